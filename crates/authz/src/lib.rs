@@ -24,5 +24,7 @@ mod slab;
 pub use attributes::{Attributes, ResourceRequest, Target, User};
 pub use authorizer::{Authorizer, AuthorizerDecision, Union, Verdict};
 pub use masters::SystemMasters;
-pub use rbac::{AllowedBy, Binding, IndexError, Listing, RbacIndex, RbacObject, Subject, WhoCan};
+pub use rbac::{
+    AllowedBy, AllowedSubjects, Binding, IndexError, Listing, RbacIndex, RbacObject, Subject,
+};
 pub use rules::{NonResourceRule, ResolveError, ResourceRule, RuleResolver, UserRules};

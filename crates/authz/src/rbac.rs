@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use thiserror::Error;
 
-pub use answer::WhoCan;
+pub use answer::AllowedSubjects;
 pub use binding::{AllowedBy, Binding};
 pub use listing::Listing;
 pub use object::RbacObject;

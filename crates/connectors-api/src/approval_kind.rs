@@ -60,7 +60,7 @@ impl Lineage {
 }
 
 /// A row of the table.
-struct Row {
+struct KindRow {
     /// The API group in lower case; empty for the core group.
     group: &'static str,
     /// None: every kind of the group that has no row of its own.
@@ -69,7 +69,7 @@ struct Row {
 }
 
 /// The rows of every system.
-const SYSTEMS: [&[Row]; 2] = [kubernetes::ROWS, tekton::ROWS];
+const SYSTEMS: [&[KindRow]; 2] = [kubernetes::ROWS, tekton::ROWS];
 
 /// A kind of a group that the table does not know. Its administrator decides whether it is read.
 const OTHER: ApprovalKind = ApprovalKind {
@@ -92,7 +92,7 @@ pub fn of(kind: &ObjectKind) -> ApprovalKind {
         return NEVER;
     };
     let rows = || SYSTEMS.iter().copied().flatten();
-    let of_group = |row: &&Row| row.group == group;
+    let of_group = |row: &&KindRow| row.group == group;
     let own = rows()
         .filter(of_group)
         .find(|row| row.kind == Some(kind.kind.as_str()));
@@ -238,7 +238,7 @@ mod tests {
         let rows: Vec<_> = SYSTEMS.iter().copied().flatten().collect();
         for (index, row) in rows.iter().enumerate() {
             assert_eq!(row.group, row.group.to_ascii_lowercase());
-            let same = |other: &&Row| (other.group, other.kind) == (row.group, row.kind);
+            let same = |other: &&KindRow| (other.group, other.kind) == (row.group, row.kind);
             assert!(!rows[..index].iter().copied().any(|it| same(&it)));
         }
     }

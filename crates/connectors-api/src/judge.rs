@@ -44,7 +44,7 @@ use crate::reason::AccessCheckReady;
 use crate::shared_fields::{FieldPath, seen_from_elsewhere};
 use crate::template::{Budget, TemplateData};
 use candidate::CheckSelection;
-use object::Object;
+use object::FoundForCheck;
 use policy::PolicyCheck;
 
 /// A policy, the asking pod, and the objects found for the policy's checks.
@@ -177,7 +177,7 @@ pub struct Prepared {
 struct PreparedCheck {
     /// The error if the check fails whatever its objects say.
     selection: Result<CheckSelection, (JudgeReason, String)>,
-    objects: Vec<Object>,
+    objects: Vec<FoundForCheck>,
 }
 
 impl<P> PolicyQuestion<P> {
@@ -229,12 +229,13 @@ pub fn prepare(question: PolicyQuestion<Arc<GatedPolicy>>) -> Result<Prepared, J
     } = question;
     let is_foreign = pod_namespace != policy.namespace;
     // A proof takes the whole pod, of which the policy may see a part.
-    let mut found: Vec<Vec<Object>> = Vec::new();
+    let mut found: Vec<Vec<FoundForCheck>> = Vec::new();
     let mut steps = MOST_STEPS_OF_ALL;
     for of in &policy.checks {
         let objects = candidates.remove(&of.check.name).unwrap_or_default();
-        let mut objects: Vec<Object> = objects.into_iter().map(Object::read).collect();
-        objects.sort_by_cached_key(Object::order);
+        let mut objects: Vec<FoundForCheck> =
+            objects.into_iter().map(FoundForCheck::read).collect();
+        objects.sort_by_cached_key(FoundForCheck::order);
         match proof_needed(&of.check) {
             ProofNeeded::By(Lineage::Tekton) => {
                 for object in &mut objects {
@@ -248,7 +249,7 @@ pub fn prepare(question: PolicyQuestion<Arc<GatedPolicy>>) -> Result<Prepared, J
     }
     let data = TemplateData::of(context_view::into(pod, &policy.namespace));
     let mut budget = Budget::default();
-    let prepare = |(of, mut objects): (&PolicyCheck, Vec<Object>)| {
+    let prepare = |(of, mut objects): (&PolicyCheck, Vec<FoundForCheck>)| {
         let PolicyCheck { check, selector } = of;
         let shared = shared.get(&check.name).map_or(&[][..], Vec::as_slice);
         if is_foreign && of.module().is_some() {
@@ -286,10 +287,10 @@ impl PreparedCheck {
         let selection = self.selection.as_ref().ok();
         let asked = self.module(of).zip(selection).into_iter();
         asked.flat_map(move |(module, selection)| {
-            let counts = |object: &&Object| {
+            let counts = |object: &&FoundForCheck| {
                 selection.problem_with(&of.check, object).is_none() && object.unproven().is_none()
             };
-            let job = move |object: &'a Object| RegoJob {
+            let job = move |object: &'a FoundForCheck| RegoJob {
                 module,
                 input: object.seen.as_ref().unwrap_or(&object.value),
                 context,

@@ -69,7 +69,7 @@ pub use reason::LineageReason;
 
 use crate::access_request::Approval;
 use crate::object_ref::ObjectRef;
-use object::{LinkObjects, Object};
+use object::{LinkObject, LinkObjects};
 use proof::Proof;
 
 /// The most objects between pod and approval.
@@ -224,28 +224,28 @@ impl LineageVerdict {
 
 /// Why a step of the proof goes no further.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Stop {
+enum ProofStop {
     Waiting(Vec<MissingLink>),
     Refused(LineageRefusal),
 }
 
-type LineageStep<T = ()> = Result<T, Stop>;
+type LineageStep<T = ()> = Result<T, ProofStop>;
 
 /// A contradiction.
 fn refused<T>(reason: LineageReason, message: String) -> LineageStep<T> {
-    Err(Stop::Refused(LineageRefusal { reason, message }))
+    Err(ProofStop::Refused(LineageRefusal { reason, message }))
 }
 
 /// Both values, or what either step lacks; a contradiction precedes what is missing.
 fn both<A, B>(one: LineageStep<A>, other: LineageStep<B>) -> LineageStep<(A, B)> {
     match (one, other) {
         (Ok(one), Ok(other)) => Ok((one, other)),
-        (Err(Stop::Waiting(mut one)), Err(Stop::Waiting(other))) => {
+        (Err(ProofStop::Waiting(mut one)), Err(ProofStop::Waiting(other))) => {
             one.extend(other);
-            Err(Stop::Waiting(one))
+            Err(ProofStop::Waiting(one))
         }
-        (Err(stop @ Stop::Refused(_)), _)
-        | (_, Err(stop @ Stop::Refused(_)))
+        (Err(stop @ ProofStop::Refused(_)), _)
+        | (_, Err(stop @ ProofStop::Refused(_)))
         | (Err(stop), Ok(_))
         | (Ok(_), Err(stop)) => Err(stop),
     }
@@ -270,14 +270,14 @@ pub fn judge_within(question: &LineageQuestion<'_>, steps: &mut usize) -> Lineag
 /// Judges whether a pipeline run that a grant rests on still goes on.
 pub fn goes_on(run: &Value) -> Result<(), LineageRefusal> {
     match live_run(run) {
-        Ok(_) | Err(Stop::Waiting(_)) => Ok(()),
-        Err(Stop::Refused(refusal)) => Err(refusal),
+        Ok(_) | Err(ProofStop::Waiting(_)) => Ok(()),
+        Err(ProofStop::Refused(refusal)) => Err(refusal),
     }
 }
 
 /// A PipelineRun that still goes on.
-fn live_run(run: &Value) -> LineageStep<Object<'_>> {
-    let run = Object::read(run)?;
+fn live_run(run: &Value) -> LineageStep<LinkObject<'_>> {
+    let run = LinkObject::read(run)?;
     run::is_a_run(&run)?;
     run::is_alive(&run)?;
     Ok(run)
@@ -290,11 +290,11 @@ fn live_run(run: &Value) -> LineageStep<Object<'_>> {
 #[must_use]
 pub fn still_holds(approval: &Value, runs: &[Value]) -> LineageVerdict {
     let holds = || {
-        let approval = Object::read(approval)?;
+        let approval = LinkObject::read(approval)?;
         approval::is_of_the_gate(&approval)?;
         let runs = runs.iter().map(live_run).collect::<LineageStep<Vec<_>>>()?;
         Ok(Evidence {
-            objects: runs.iter().map(Object::reference).collect(),
+            objects: runs.iter().map(LinkObject::reference).collect(),
             approvals: approval::decision(&approval)?,
             origin: runs.first().map(run::origin),
         })
@@ -305,8 +305,8 @@ pub fn still_holds(approval: &Value, runs: &[Value]) -> LineageVerdict {
 fn verdict(proof: LineageStep<Evidence>) -> LineageVerdict {
     match proof {
         Ok(evidence) => LineageVerdict::Proven(Box::new(evidence)),
-        Err(Stop::Refused(refusal)) => LineageVerdict::Refused(refusal),
-        Err(Stop::Waiting(mut missing)) => {
+        Err(ProofStop::Refused(refusal)) => LineageVerdict::Refused(refusal),
+        Err(ProofStop::Waiting(mut missing)) => {
             missing.sort();
             missing.dedup();
             LineageVerdict::Waiting(missing)
@@ -315,8 +315,8 @@ fn verdict(proof: LineageStep<Evidence>) -> LineageVerdict {
 }
 
 fn prove<'a>(question: &LineageQuestion<'a>, left: &'a mut usize) -> LineageStep<Evidence> {
-    let pod = Object::read(question.pod)?;
-    let approval = Object::read(question.approval)?;
+    let pod = LinkObject::read(question.pod)?;
+    let approval = LinkObject::read(question.approval)?;
     let store = LinkObjects::read(question.objects, pod.namespace)?;
     pod::is_a_pod(&pod)?;
     approval::is_of_the_gate(&approval)?;

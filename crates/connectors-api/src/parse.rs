@@ -66,8 +66,8 @@ pub(crate) fn bounded(spec: &Value) -> Result<(), ParseError> {
 /// The size of a value as JSON.
 #[must_use]
 pub fn json_bytes(value: &impl Serialize) -> usize {
-    struct Count(usize);
-    impl io::Write for Count {
+    struct ProblemCount(usize);
+    impl io::Write for ProblemCount {
         fn write(&mut self, text: &[u8]) -> io::Result<usize> {
             self.0 += text.len();
             Ok(text.len())
@@ -77,7 +77,7 @@ pub fn json_bytes(value: &impl Serialize) -> usize {
             Ok(())
         }
     }
-    let mut count = Count(0);
+    let mut count = ProblemCount(0);
     // A value that cannot be serialized is treated as too long.
     match serde_json::to_writer(&mut count, value) {
         Ok(()) => count.0,
@@ -125,7 +125,7 @@ pub(crate) fn part<S: DeserializeOwned>(part: &Value, at: &str) -> Result<S, Par
         return Ok(read);
     }
     serde_path_to_error::deserialize(Node(part)).map_err(|error| {
-        let path = Path {
+        let path = ProblemPath {
             at,
             within: error.path().to_string(),
             problem: error.inner(),
@@ -139,13 +139,13 @@ pub(crate) fn part<S: DeserializeOwned>(part: &Value, at: &str) -> Result<S, Par
 }
 
 /// The location of a problem, relative to the object.
-struct Path<'a> {
+struct ProblemPath<'a> {
     at: &'a str,
     within: String,
     problem: &'a ValueProblem,
 }
 
-impl fmt::Display for Path<'_> {
+impl fmt::Display for ProblemPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.at)?;
         if self.within.starts_with('[') {

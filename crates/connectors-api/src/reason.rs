@@ -11,7 +11,7 @@ use crate::{AccessRequestCondition, words::words};
 pub const NOT_JUDGED: &str = "NotJudged";
 
 /// A set of reasons that belongs to one condition.
-pub trait Reason: Copy {
+pub trait ConditionReason: Copy {
     /// The condition that has these words as its `reason`.
     const CONDITION: AccessRequestCondition;
 
@@ -130,7 +130,7 @@ words! {
 
 macro_rules! reasons_of {
     ($($set:ident)+) => {$(
-        impl Reason for $set {
+        impl ConditionReason for $set {
             const CONDITION: AccessRequestCondition = AccessRequestCondition::$set;
 
             fn as_str(self) -> &'static str {
@@ -146,7 +146,7 @@ reasons_of! { ContextObjectValid ConnectorResolved AccessPolicyMatched AccessChe
 mod tests {
     use super::*;
 
-    fn words<R: Reason>(all: &[R]) -> (AccessRequestCondition, Vec<&'static str>) {
+    fn words<R: ConditionReason>(all: &[R]) -> (AccessRequestCondition, Vec<&'static str>) {
         (
             R::CONDITION,
             all.iter().map(|reason| reason.as_str()).collect(),

@@ -44,7 +44,7 @@ pub enum SharedFieldsError {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Written {
+struct SharedText {
     api_version: String,
     kind: String,
     fields: Vec<String>,
@@ -70,10 +70,10 @@ impl FieldPath {
 impl SharedFields {
     /// Parses the setting of the installation: a JSON list.
     pub fn parse(text: &str) -> Result<Self, SharedFieldsError> {
-        let written: Vec<Written> =
+        let written: Vec<SharedText> =
             serde_json::from_str(text).map_err(|_| SharedFieldsError::Form)?;
         let mut shared: BTreeMap<ObjectKind, Vec<FieldPath>> = BTreeMap::new();
-        for Written {
+        for SharedText {
             api_version,
             kind,
             fields,

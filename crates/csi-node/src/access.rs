@@ -18,7 +18,7 @@ use crate::{
     error::{PublishError, Unreachable, awaited, quota_full, refused},
     evaluator::{AnswerStream, Evaluator, question},
     event_cache::{EventCache, Topic},
-    kubernetes::{Kubernetes, Word, review},
+    kubernetes::{EventWord, Kubernetes, review},
     request_quota::RequestQuota,
     volume::{ConnectorKey, Wish},
 };
@@ -44,7 +44,7 @@ pub(crate) struct Admitted {
 
 /// What a look at an answer came to, when it is no error.
 #[derive(Debug)]
-enum Step {
+enum AccessStep {
     Go(Admitted),
     Wait { again: Option<Duration> },
 }
@@ -105,8 +105,8 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
             self.judge(answer.as_ref()).await
         };
         match timeout_at(deadline, look).await {
-            Ok(Ok(Step::Go(admitted))) => Ok(Some(admitted)),
-            Ok(Ok(Step::Wait { .. })) => Ok(None),
+            Ok(Ok(AccessStep::Go(admitted))) => Ok(Some(admitted)),
+            Ok(Ok(AccessStep::Wait { .. })) => Ok(None),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(self.too_late()),
         }
@@ -153,13 +153,15 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
                 () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {}
             }
             match self.judge(answer.as_ref()).await? {
-                Step::Go(admitted) => return Ok(admitted),
-                Step::Wait { again: pause } => again = pause.map(|pause| Instant::now() + pause),
+                AccessStep::Go(admitted) => return Ok(admitted),
+                AccessStep::Wait { again: pause } => {
+                    again = pause.map(|pause| Instant::now() + pause);
+                }
             }
         }
     }
 
-    async fn judge(&mut self, answer: Option<&AccessAnswer>) -> Result<Step, PublishError> {
+    async fn judge(&mut self, answer: Option<&AccessAnswer>) -> Result<AccessStep, PublishError> {
         let Some(AccessAnswer {
             decision,
             request,
@@ -181,13 +183,13 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         &mut self,
         pod_form: bool,
         request: Option<&RequestSeen>,
-    ) -> Result<Step, PublishError> {
+    ) -> Result<AccessStep, PublishError> {
         let resource = to_confirm(self.wish, pod_form);
         let since = Instant::now();
         match self.may(&resource).await {
             Err(trouble) => Ok(self.troubled(trouble, Some(TROUBLED_PAUSE))),
             Ok(false) => self.unseen(request),
-            Ok(true) => Ok(Step::Go(Admitted {
+            Ok(true) => Ok(AccessStep::Go(Admitted {
                 request: request
                     .filter(|_| pod_form)
                     .map(|request| request.name.clone())
@@ -207,7 +209,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         &mut self,
         request: Option<&RequestSeen>,
         requestable: Requestable,
-    ) -> Result<Step, PublishError> {
+    ) -> Result<AccessStep, PublishError> {
         if !self.standing_refused {
             let since = Instant::now();
             let standing = AccessResource::standing(self.wish.permission);
@@ -216,7 +218,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
                 // Other authorizers than RBAC may know more.
                 Ok(true) => {
                     let request = String::new();
-                    return Ok(Step::Go(Admitted { request, since }));
+                    return Ok(AccessStep::Go(Admitted { request, since }));
                 }
                 Ok(false) => self.standing_refused = true,
             }
@@ -240,7 +242,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
                     connector: self.connector.clone(),
                     refusal: refused(request.ready_reason, &request.message, self.at_home()),
                 };
-                self.tell(Word::Denied, &request.uid, error.text());
+                self.tell(EventWord::Denied, &request.uid, error.text());
                 Err(error)
             }
             Some(Phase::Pending) | None => Ok(self.waiting(request)),
@@ -248,15 +250,15 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
     }
 
     /// The next answer is awaited.
-    fn waiting(&mut self, request: &RequestSeen) -> Step {
+    fn waiting(&mut self, request: &RequestSeen) -> AccessStep {
         self.unseen = None;
         self.trouble = None;
         self.awaited = awaited(request.ready_reason, &request.message, self.at_home());
-        Step::Wait { again: None }
+        AccessStep::Wait { again: None }
     }
 
     /// A permission is there and a review does not see it: caches get some seconds to catch up.
-    fn unseen(&mut self, request: Option<&RequestSeen>) -> Result<Step, PublishError> {
+    fn unseen(&mut self, request: Option<&RequestSeen>) -> Result<AccessStep, PublishError> {
         self.trouble = None;
         let now = Instant::now();
         let (since, pause) = self.unseen.unwrap_or((now, FIRST_PAUSE));
@@ -266,30 +268,33 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
                 connector: self.connector.clone(),
             };
             let uid = request.map_or("", |request| &request.uid);
-            self.tell(Word::Unusable, uid, error.text());
+            self.tell(EventWord::Unusable, uid, error.text());
             return Err(error);
         }
         self.unseen = Some((since, (pause * 2).min(LONGEST_PAUSE)));
-        Ok(Step::Wait {
+        Ok(AccessStep::Wait {
             again: Some(pause.min(left)),
         })
     }
 
     /// There is no request: one is made, where there is room to wait for it.
-    async fn ensure_request(&mut self, requestable: Requestable) -> Result<Step, PublishError> {
+    async fn ensure_request(
+        &mut self,
+        requestable: Requestable,
+    ) -> Result<AccessStep, PublishError> {
         self.trouble = None;
         self.awaited = awaited(None, "", self.at_home());
         if !self.may_make {
-            return Ok(Step::Wait { again: None });
+            return Ok(AccessStep::Wait { again: None });
         }
         if std::mem::take(&mut self.seen) {
             self.making.again();
         }
         match self.making.ensure(requestable).await {
-            Attempt::There => Ok(Step::Wait { again: None }),
+            Attempt::There => Ok(AccessStep::Wait { again: None }),
             Attempt::Nowhere => Ok(self.elsewhere(None)),
             Attempt::QuotaFull(until) => Ok(self.no_quota(until)),
-            Attempt::Blocked => Ok(Step::Wait {
+            Attempt::Blocked => Ok(AccessStep::Wait {
                 again: Some(BLOCKED_PAUSE),
             }),
             Attempt::NoAnswer => Ok(self.troubled(Unreachable::Kubernetes, Some(TROUBLED_PAUSE))),
@@ -302,41 +307,41 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
     }
 
     /// The namespace takes no more requests. Only its own pods are told why.
-    fn no_quota(&mut self, until: Instant) -> Step {
+    fn no_quota(&mut self, until: Instant) -> AccessStep {
         let again = Some(until.saturating_duration_since(Instant::now()));
         if !self.at_home() {
             return self.elsewhere(again);
         }
         self.awaited = quota_full(&self.connector.namespace);
         let note = format!("connector {}: {}", self.connector, self.awaited);
-        self.tell(Word::Pending, "", note);
-        Step::Wait { again }
+        self.tell(EventWord::Pending, "", note);
+        AccessStep::Wait { again }
     }
 
     /// No request is made. A pod of another namespace is told what it is told of any request that waits, so
     /// that it learns neither what is there nor why it waits.
-    fn elsewhere(&self, again: Option<Duration>) -> Step {
+    fn elsewhere(&self, again: Option<Duration>) -> AccessStep {
         if !self.at_home() {
             let ConnectorKey { namespace, name } = self.connector;
-            self.tell(Word::Pending, "", waits_elsewhere(namespace, name));
+            self.tell(EventWord::Pending, "", waits_elsewhere(namespace, name));
         }
-        Step::Wait { again }
+        AccessStep::Wait { again }
     }
 
     fn squatted(&self) -> PublishError {
         let error = PublishError::Squatted {
             connector: self.connector.clone(),
         };
-        self.tell(Word::Denied, "", error.text());
+        self.tell(EventWord::Denied, "", error.text());
         error
     }
 
-    fn troubled(&mut self, trouble: Unreachable, again: Option<Duration>) -> Step {
+    fn troubled(&mut self, trouble: Unreachable, again: Option<Duration>) -> AccessStep {
         self.trouble = Some(trouble);
-        Step::Wait { again }
+        AccessStep::Wait { again }
     }
 
-    fn tell(&self, word: Word, request_uid: &str, note: String) {
+    fn tell(&self, word: EventWord, request_uid: &str, note: String) {
         let topic = Topic {
             word,
             pod_uid: self.wish.pod.uid.clone(),

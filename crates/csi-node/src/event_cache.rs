@@ -2,7 +2,7 @@
 
 use service_kit::cache::{Bounds, Cache};
 
-use crate::{kubernetes::Word, volume::ConnectorKey};
+use crate::{kubernetes::EventWord, volume::ConnectorKey};
 
 /// A forgotten event is written a second time, which does no harm.
 pub(crate) const MOST: usize = 1024;
@@ -11,7 +11,7 @@ pub(crate) const MOST: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Topic {
     /// What is said.
-    pub(crate) word: Word,
+    pub(crate) word: EventWord,
     /// To which pod.
     pub(crate) pod_uid: String,
     /// About which connector.
@@ -53,7 +53,7 @@ mod tests {
 
     fn topic(request_uid: &str) -> Topic {
         Topic {
-            word: Word::Denied,
+            word: EventWord::Denied,
             pod_uid: "uid-1".to_owned(),
             connector: ConnectorKey {
                 namespace: "tools".to_owned(),
@@ -70,7 +70,7 @@ mod tests {
         assert!(!events.is_news(topic("a")));
         assert!(events.is_news(topic("b")));
         let other = Topic {
-            word: Word::Revoked,
+            word: EventWord::Revoked,
             ..topic("a")
         };
         assert!(events.is_news(other));

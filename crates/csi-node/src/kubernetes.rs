@@ -50,7 +50,7 @@ pub(crate) enum Lookup<K> {
 
 /// What a pod is told by an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Word {
+pub(crate) enum EventWord {
     /// Nothing is granted yet, and no request tells so.
     Pending,
     /// Access was refused, for good.
@@ -63,7 +63,7 @@ pub(crate) enum Word {
     MountedWhileOff,
 }
 
-impl Word {
+impl EventWord {
     /// The event's reason.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -132,12 +132,12 @@ pub(crate) trait Kubernetes: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Lookup<CSIDriver>, NoAnswer>> + Send;
 
     /// Tells a pod, sooner or later. Nobody waits for it.
-    fn tell(&self, pod: &Pod, word: Word, note: String);
+    fn tell(&self, pod: &Pod, word: EventWord, note: String);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Word;
+    use super::EventWord;
 
     const POLICY: &str =
         include_str!("../../../charts/connectors-approval/templates/admission/node-events.yaml");
@@ -151,19 +151,19 @@ mod tests {
         let mut allowed: Vec<&str> = reasons.split('\'').skip(1).step_by(2).collect();
         allowed.sort_unstable();
         let all = [
-            Word::Pending,
-            Word::Denied,
-            Word::Unusable,
-            Word::Revoked,
-            Word::MountedWhileOff,
+            EventWord::Pending,
+            EventWord::Denied,
+            EventWord::Unusable,
+            EventWord::Revoked,
+            EventWord::MountedWhileOff,
         ];
         let mut written = all.map(|word| match word {
             // Another word belongs into the list above.
-            Word::Pending
-            | Word::Denied
-            | Word::Unusable
-            | Word::Revoked
-            | Word::MountedWhileOff => word.as_str(),
+            EventWord::Pending
+            | EventWord::Denied
+            | EventWord::Unusable
+            | EventWord::Revoked
+            | EventWord::MountedWhileOff => word.as_str(),
         });
         written.sort_unstable();
         assert_eq!(allowed, written);

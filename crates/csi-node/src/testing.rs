@@ -38,7 +38,7 @@ use crate::{
     event_cache::EventCache,
     exempt_volumes::ExemptVolumes,
     hold_quota::{HoldLimits, HoldQuota},
-    kubernetes::{Created, Kubernetes, Lookup, NoAnswer, Word},
+    kubernetes::{Created, EventWord, Kubernetes, Lookup, NoAnswer},
     locks::Locks,
     metrics::Metrics,
     mounter::{MountError, Mounter, OnDisk, Passage},
@@ -305,7 +305,7 @@ pub(crate) struct Cluster {
     /// What was created.
     pub(crate) requests: Vec<AccessRequest>,
     /// What pods were told.
-    pub(crate) told: Vec<(Word, String)>,
+    pub(crate) told: Vec<(EventWord, String)>,
 }
 
 impl FakeKubernetes {
@@ -417,7 +417,7 @@ impl Kubernetes for FakeKubernetes {
         Ok(self.called("get driver")?.driver.clone())
     }
 
-    fn tell(&self, pod: &Pod, word: Word, note: String) {
+    fn tell(&self, pod: &Pod, word: EventWord, note: String) {
         assert!(pod.uid.starts_with("uid-"), "{}", pod.uid);
         self.cluster().told.push((word, note));
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use tokio::sync::watch;
 
-use crate::client::Settings;
+use crate::client::ClientSettings;
 
 /// The URL of the evaluation service, and the token for it.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -33,9 +33,9 @@ pub struct EvaluationArgs {
 impl EvaluationArgs {
     /// Settings of a client that trusts the roots of this configuration.
     #[must_use]
-    pub fn settings(self, tls: watch::Receiver<Arc<ClientConfig>>) -> Settings {
+    pub fn settings(self, tls: watch::Receiver<Arc<ClientConfig>>) -> ClientSettings {
         let Self { url, token } = self;
-        Settings {
+        ClientSettings {
             url,
             tls,
             token_file: token,

@@ -41,7 +41,7 @@ use crate::v1::{
 };
 use crate::verdict::{self, UnknownVerdict};
 use roots::Roots;
-use token::{Proof, TokenFile};
+use token::{CallerProof, TokenFile};
 
 pub use crate::refusal::QuestionRefusal;
 pub use channel::UrlError;
@@ -93,7 +93,7 @@ pub struct ClientFiles {
 /// The address of the service, the trusted roots and the token: for a process that watches its TLS files
 /// itself.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ClientSettings {
     /// `https://host:port`
     pub url: String,
     /// The roots for the next connection, as `service_kit::tls::ClientTls::config` gives them.
@@ -186,7 +186,7 @@ impl EvaluationCallError {
 /// The client of the evaluation service. Clones share one connection and one stream.
 #[derive(Clone, Debug)]
 pub struct Client {
-    service: Service,
+    service: ClientParts,
     watcher: AccessWatcher,
 }
 
@@ -194,23 +194,26 @@ type Stub = EvaluationClient<Channel>;
 
 /// The parts that calls and the stream share.
 #[derive(Clone, Debug)]
-struct Service {
+struct ClientParts {
     channel: Channel,
     stub: Stub,
-    proof: Proof,
+    proof: CallerProof,
 }
 
 impl Client {
     /// Connects on first use. Must be called inside a tokio runtime: the task behind the stream is started
     /// here, and ends when the last clone and the last subscription are dropped.
-    pub fn new(settings: Settings) -> Result<Self, UrlError> {
-        let Settings {
+    pub fn new(settings: ClientSettings) -> Result<Self, UrlError> {
+        let ClientSettings {
             url,
             tls,
             token_file,
         } = settings;
         let channel = channel::open(&url, None, Roots::Followed(tls))?;
-        Ok(Self::of(channel, Proof::Token(TokenFile::new(token_file))))
+        Ok(Self::of(
+            channel,
+            CallerProof::Token(TokenFile::new(token_file)),
+        ))
     }
 
     /// The same with the files of a pod. Connects on first use, so the files need not exist yet. Must be
@@ -223,21 +226,24 @@ impl Client {
             token_file,
         } = files;
         let channel = channel::open(&url, connect_to, Roots::File(roots_file))?;
-        Ok(Self::of(channel, Proof::Token(TokenFile::new(token_file))))
+        Ok(Self::of(
+            channel,
+            CallerProof::Token(TokenFile::new(token_file)),
+        ))
     }
 
     /// The same over a Unix socket, which needs no token. Connects on first use. Must be called inside a
     /// tokio runtime.
     #[must_use]
     pub fn over_socket(path: PathBuf) -> Self {
-        Self::of(channel::open_socket(path), Proof::Socket)
+        Self::of(channel::open_socket(path), CallerProof::Socket)
     }
 
-    fn of(channel: Channel, proof: Proof) -> Self {
+    fn of(channel: Channel, proof: CallerProof) -> Self {
         let stub = EvaluationClient::new(channel.clone())
             .max_decoding_message_size(LONGEST_MESSAGE)
             .max_encoding_message_size(LONGEST_MESSAGE);
-        let service = Service {
+        let service = ClientParts {
             channel,
             stub,
             proof,
@@ -311,8 +317,8 @@ impl Client {
         call.ask(async |mut stub, it| stub.explain(it).await).await
     }
 
-    fn call<M>(&self, name: &'static str, limit: Duration, message: M) -> Call<M> {
-        Call {
+    fn call<M>(&self, name: &'static str, limit: Duration, message: M) -> UnsentCall<M> {
+        UnsentCall {
             service: self.service.clone(),
             name,
             limit,
@@ -328,21 +334,21 @@ impl Client {
 }
 
 /// A call that has not been started.
-struct Call<M> {
-    service: Service,
+struct UnsentCall<M> {
+    service: ClientParts,
     name: &'static str,
     limit: Duration,
     message: M,
 }
 
-impl<M> Call<M> {
+impl<M> UnsentCall<M> {
     /// The deadline also covers the steps before the server is involved: the token and the connection.
     async fn ask<A>(
         self,
         send: impl AsyncFnOnce(Stub, Request<M>) -> Result<Response<A>, Status>,
     ) -> Result<A, EvaluationCallError> {
         let Self {
-            service: Service { stub, proof, .. },
+            service: ClientParts { stub, proof, .. },
             name: call,
             limit,
             message,
@@ -369,7 +375,7 @@ fn answered<T>(
     }
 }
 
-impl Proof {
+impl CallerProof {
     fn shown_with<T>(
         &self,
         message: T,

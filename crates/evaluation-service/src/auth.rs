@@ -60,18 +60,18 @@ const ACCESS_REVIEWS: usize = 64;
 
 type Sha = [u8; 32];
 /// Who may do what in which namespace.
-type Permitted = (Sha, Right, String);
+type RightKey = (Sha, Right, String);
 
 /// Who calls.
 #[derive(Clone)]
 pub struct Caller {
-    who: Who,
+    who: CallerOrigin,
     /// What it may have at the same time.
     pub(crate) quotas: CallerQuotas,
 }
 
 #[derive(Clone)]
-enum Who {
+enum CallerOrigin {
     /// A user that the API server knows.
     Known(Arc<KnownUser>),
     /// A user that could open the Unix socket of this process.
@@ -85,9 +85,9 @@ struct KnownUser {
 
 /// Asks the API server about callers.
 #[derive(Clone)]
-pub struct Callers(Arc<Inner>);
+pub struct CallerReviews(Arc<AuthState>);
 
-struct Inner {
+struct AuthState {
     client: Client,
     metrics: Metrics,
     quotas: Quotas,
@@ -99,17 +99,17 @@ struct Inner {
     refused: Cache<Sha, ()>,
     /// Tokens that were good lately, and whose.
     known: Cache<Sha, CallerQuotas>,
-    permissions: Cache<Permitted, ()>,
+    permissions: Cache<RightKey, ()>,
     /// Calls that come together ask once.
     token_turns: TenantTurns<Sha>,
-    permission_turns: TenantTurns<Permitted>,
+    permission_turns: TenantTurns<RightKey>,
 }
 
-impl Callers {
+impl CallerReviews {
     /// Empty caches.
     #[must_use]
     pub fn new(client: Client, metrics: Metrics, limits: CallerLimits) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(AuthState {
             client,
             quotas: Quotas::new(limits, metrics.clone()),
             metrics,
@@ -177,7 +177,7 @@ impl Callers {
         right: Right,
         namespace: &str,
     ) -> Result<(), Refused> {
-        let Who::Known(known) = &caller.who else {
+        let CallerOrigin::Known(known) = &caller.who else {
             return Ok(());
         };
         let key = |right| (known.digest, right, namespace.to_owned());
@@ -209,7 +209,7 @@ impl Callers {
     /// A user that could open the socket may ask about everything, because it could read the memory of the process.
     pub(crate) fn local(&self, user: u32) -> Caller {
         Caller {
-            who: Who::Local,
+            who: CallerOrigin::Local,
             quotas: self.0.quotas.of(CallerIdentity::Local(user)),
         }
     }
@@ -220,12 +220,12 @@ async fn turn<K: Clone + Eq + Hash>(turns: &TenantTurns<K>, key: K) -> Option<Te
     timeout(LONGEST_WAIT, turns.take(key)).await.ok()
 }
 
-impl Inner {
+impl AuthState {
     fn caller(&self, user: UserInfo) -> Result<Caller, Refused> {
         let json = serde_json::to_vec(&user).map_err(|_| Refused::Internal)?;
         let digest = Sha256::digest(&json).into();
         let quotas = self.quotas.of(CallerIdentity::of(&user));
-        let who = Who::Known(Arc::new(KnownUser { user, digest }));
+        let who = CallerOrigin::Known(Arc::new(KnownUser { user, digest }));
         Ok(Caller { who, quotas })
     }
 

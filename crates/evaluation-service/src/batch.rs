@@ -11,7 +11,7 @@ use evaluation_api::v1::{
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
 
-use crate::auth::{Caller, Callers, Right};
+use crate::auth::{Caller, CallerReviews, Right};
 use crate::check::{self, PreparedQuestion};
 use crate::error::Refused;
 use crate::metrics::Metrics;
@@ -42,7 +42,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Refuses what the caller may not ask about.
-    pub(crate) async fn authorize(&mut self, callers: &Callers, caller: &Caller) {
+    pub(crate) async fn authorize(&mut self, callers: &CallerReviews, caller: &Caller) {
         let asked = self.questions.iter().flatten();
         let mut namespaces: Vec<&str> = asked.map(|it| it.connector.namespace).collect();
         // Neighbours mostly ask about the same one.
@@ -133,9 +133,9 @@ impl<'a> Batch<'a> {
 
 /// What is known from the last question: neighbours often ask about the same account and connector.
 #[derive(Default)]
-struct Neighbour<'a>(Option<Known<'a>>);
+struct Neighbour<'a>(Option<NeighbourAnswer<'a>>);
 
-struct Known<'a> {
+struct NeighbourAnswer<'a> {
     /// But for its pod.
     question: AccessQuestion<&'a str>,
     user: User,
@@ -144,7 +144,7 @@ struct Known<'a> {
 
 impl<'a> Neighbour<'a> {
     /// What holds for a question as well.
-    fn of(&mut self, question: AccessQuestion<&'a str>) -> &mut Known<'a> {
+    fn of(&mut self, question: AccessQuestion<&'a str>) -> &mut NeighbourAnswer<'a> {
         let question = AccessQuestion {
             pod: None,
             ..question
@@ -154,7 +154,7 @@ impl<'a> Neighbour<'a> {
             Some(known) if known.question.subject == question.subject => known.user,
             Some(_) | None => check::user(question.subject),
         };
-        self.0.insert(Known {
+        self.0.insert(NeighbourAnswer {
             question,
             user,
             lacks_standing: false,
@@ -313,7 +313,7 @@ mod tests {
     }
 
     /// May ask about the namespaces whose number is even.
-    fn half_allowed() -> Callers {
+    fn half_allowed() -> CallerReviews {
         let service = tower::service_fn(|request: Request<Body>| async move {
             let body = request.into_body().collect().await.unwrap().to_bytes();
             let mut review: Value = serde_json::from_slice(&body).unwrap();
@@ -331,10 +331,10 @@ mod tests {
             calls: 1,
             streams: 1,
         };
-        Callers::new(Client::new(service, "default"), metrics(), limits)
+        CallerReviews::new(Client::new(service, "default"), metrics(), limits)
     }
 
-    async fn somebody(callers: &Callers) -> Caller {
+    async fn somebody(callers: &CallerReviews) -> Caller {
         let exp = clock::now().as_second() + 60;
         let claims = json!({"aud": "connectors-evaluation", "exp": exp}).to_string();
         let bearer = format!("Bearer e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims));

@@ -68,9 +68,9 @@ pub(crate) type OpenCall = Arc<CallerPermit>;
 
 /// The quotas of all callers. Clones are the same ones.
 #[derive(Clone)]
-pub(crate) struct Quotas(Arc<Inner>);
+pub(crate) struct Quotas(Arc<CallerQuotaState>);
 
-struct Inner {
+struct CallerQuotaState {
     metrics: Metrics,
     calls: Quota<Arc<CallerIdentity>>,
     streams: Quota<Arc<CallerIdentity>>,
@@ -89,7 +89,7 @@ pub(crate) struct CallerQuotas {
 
 impl Quotas {
     pub(crate) fn new(limits: CallerLimits, metrics: Metrics) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(CallerQuotaState {
             metrics,
             calls: Quota::per_tenant(limits.calls),
             streams: Quota::per_tenant(limits.streams),

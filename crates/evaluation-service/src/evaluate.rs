@@ -106,7 +106,7 @@ pub(crate) fn namespace_in(policy: &[u8]) -> Result<String, Refused> {
         metadata: Option<&'a RawValue>,
     }
     #[derive(Deserialize)]
-    struct Metadata<'a> {
+    struct EvaluatedMetadata<'a> {
         #[serde(borrow)]
         namespace: Option<&'a RawValue>,
     }
@@ -117,7 +117,7 @@ pub(crate) fn namespace_in(policy: &[u8]) -> Result<String, Refused> {
         .and_then(|Object { metadata }| metadata);
     let namespace = metadata
         .and_then(|metadata| serde_json::from_str(metadata.get()).ok())
-        .and_then(|Metadata { namespace }| namespace);
+        .and_then(|EvaluatedMetadata { namespace }| namespace);
     let namespace = namespace.and_then(|namespace| serde_json::from_str(namespace.get()).ok());
     Ok(namespace.unwrap_or_default())
 }

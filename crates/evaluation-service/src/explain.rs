@@ -80,7 +80,7 @@ pub(crate) fn explain(
         keys: &world.namespace_keys,
     };
     let left_out = sight.left_out(world.catalog.policies(namespace));
-    let mut matched = Matched::of(read.request.as_ref());
+    let mut matched = RequestedPolicies::of(read.request.as_ref());
     let mut policies: Vec<PolicyExplanation> = world
         .catalog
         .policies(namespace)
@@ -99,9 +99,9 @@ pub(crate) fn explain(
 }
 
 /// What the request says about policies, by their UID.
-struct Matched<'a>(BTreeMap<&'a str, &'a MatchedPolicy>);
+struct RequestedPolicies<'a>(BTreeMap<&'a str, &'a MatchedPolicy>);
 
-impl<'a> Matched<'a> {
+impl<'a> RequestedPolicies<'a> {
     fn of(request: Option<&'a AccessRequest>) -> Self {
         let status = request.and_then(|request| request.status.as_ref());
         let policies = status.into_iter().flat_map(|status| &status.policies);
@@ -135,7 +135,7 @@ struct Sight<'a> {
     keys: &'a NamespaceKeys,
 }
 
-type Word = (PolicyApplies, String);
+type AppliesAndWhy = (PolicyApplies, String);
 
 impl Sight<'_> {
     /// The policies with checks that do not count for the connector, because so many older ones select it.
@@ -199,7 +199,7 @@ impl Sight<'_> {
         )
     }
 
-    fn standing(&self, spec: &AccessPolicySpec) -> Word {
+    fn standing(&self, spec: &AccessPolicySpec) -> AppliesAndWhy {
         let namespace = &self.question.connector.namespace;
         let selectors = spec.default_permission.as_ref();
         let selectors = selectors.map_or(0, |it| it.binding_template.selectors());
@@ -216,7 +216,7 @@ impl Sight<'_> {
         }
     }
 
-    fn checked(&self, spec: &AccessPolicySpec) -> Word {
+    fn checked(&self, spec: &AccessPolicySpec) -> AppliesAndWhy {
         let namespace = &self.question.connector.namespace;
         let default = self.default;
         let applies = policy_match::applies(spec, namespace, self.wanted, self.asker, default);
@@ -231,7 +231,7 @@ impl Sight<'_> {
         self.word(spec, applies, "requesters", "may ask for it")
     }
 
-    fn too_many(&self) -> Word {
+    fn too_many(&self) -> AppliesAndWhy {
         let connector = &self.question.connector.name;
         let message = format!(
             "{MOST_PER_CONNECTOR} older policies with checks select connector {connector}, and no more count: delete \
@@ -240,7 +240,13 @@ impl Sight<'_> {
         (PolicyApplies::TooMany, message)
     }
 
-    fn word(&self, spec: &AccessPolicySpec, applies: Applies, list: &str, may: &str) -> Word {
+    fn word(
+        &self,
+        spec: &AccessPolicySpec,
+        applies: Applies,
+        list: &str,
+        may: &str,
+    ) -> AppliesAndWhy {
         let subject = &self.question.subject;
         let account = format!("ServiceAccount {}/{}", subject.namespace, subject.name);
         let connector = &self.question.connector.name;
@@ -272,11 +278,11 @@ impl Sight<'_> {
     }
 }
 
-fn absent(part: &str) -> Word {
+fn absent(part: &str) -> AppliesAndWhy {
     (PolicyApplies::Absent, format!("the policy has no {part}"))
 }
 
-fn going() -> Word {
+fn going() -> AppliesAndWhy {
     let message = "the policy is being deleted".to_owned();
     (PolicyApplies::Gone, message)
 }
@@ -297,8 +303,8 @@ fn gone(matched: &MatchedPolicy) -> PolicyExplanation {
 fn told(
     name: &str,
     uid: &str,
-    (standing, standing_message): Word,
-    (checked, checked_message): Word,
+    (standing, standing_message): AppliesAndWhy,
+    (checked, checked_message): AppliesAndWhy,
     checks: Vec<CheckExplanation>,
     matched: Option<&MatchedPolicy>,
 ) -> PolicyExplanation {

@@ -72,7 +72,7 @@ const REFLECTION: &str = "/grpc.reflection.";
 
 /// The proof of the caller's identity.
 #[derive(Clone)]
-enum Proof {
+enum CallProof {
     /// A token.
     Token,
     /// The connection itself, which only trusted users of this machine can open.
@@ -85,7 +85,7 @@ type Other = BoxCloneSyncService<Request<Incoming>, Response<Body>, Infallible>;
 #[derive(Clone)]
 pub(crate) struct Gate {
     behind: Arc<Behind>,
-    proof: Proof,
+    proof: CallProof,
 }
 
 /// What is behind it. Shared, so that a call does not begin with a copy of each of these.
@@ -113,7 +113,7 @@ impl Gate {
         };
         Self {
             behind: Arc::new(behind),
-            proof: Proof::Token,
+            proof: CallProof::Token,
         }
     }
 
@@ -121,14 +121,14 @@ impl Gate {
     pub(crate) fn for_user(&self, user: u32) -> Self {
         Self {
             behind: Arc::clone(&self.behind),
-            proof: Proof::Connection(self.behind.service.callers.local(user)),
+            proof: CallProof::Connection(self.behind.service.callers.local(user)),
         }
     }
 
     async fn admit(&self, request: &Request<Incoming>) -> Result<Caller, Refused> {
         let service = &self.behind.service;
         service.check_ready()?;
-        if let Proof::Connection(caller) = &self.proof {
+        if let CallProof::Connection(caller) = &self.proof {
             return Ok(caller.clone());
         }
         service.callers.authenticate(request.headers()).await

@@ -57,7 +57,7 @@ use service_kit::tls::{ServerTls, TlsMetrics};
 use service_kit::watches::WatchMetrics;
 
 use args::Args;
-use auth::Callers;
+use auth::CallerReviews;
 use live::Live;
 use metrics::Metrics;
 use rego::WorkerPool;
@@ -140,7 +140,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let service = Service {
         shared,
         live: Live::new(client.clone()),
-        callers: Callers::new(client.clone(), metrics.clone(), caller_limits),
+        callers: CallerReviews::new(client.clone(), metrics.clone(), caller_limits),
         slots: Slots::new(rego.workers()),
         rego,
         answers: Arc::default(),

@@ -22,7 +22,7 @@ use tracing::debug;
 
 use crate::gate::Gate;
 use crate::service::Service;
-use calls::{Calls, Counted};
+use calls::{Calls, CountedService};
 use inline_executor::InlineExecutor;
 use single_write::SingleWrite;
 
@@ -109,7 +109,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let calls = Calls::default();
-    let service = TowerToHyperService::new(Counted {
+    let service = TowerToHyperService::new(CountedService {
         inner: gate,
         calls: calls.clone(),
     });

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::auth::{Caller, Callers, Right, TokenOwner};
+use crate::auth::{Caller, CallerReviews, Right, TokenOwner};
 use crate::batch::Batch;
 use crate::caller_quotas::OpenCall;
 use crate::error::Refused;
@@ -46,7 +46,7 @@ pub struct Service {
     /// What decisions are made from.
     pub shared: Arc<Shared>,
     /// Who calls.
-    pub callers: Callers,
+    pub callers: CallerReviews,
     /// What is read when it is asked for.
     pub live: Live,
     /// Whose turn it is.

@@ -56,9 +56,9 @@ impl From<Stage> for Purpose {
 
 /// Slots for evaluations. Clones share them.
 #[derive(Clone)]
-pub struct Slots(Arc<Inner>);
+pub struct Slots(Arc<SlotState>);
 
-struct Inner {
+struct SlotState {
     /// Running calls: anybody's, those after a grant, and those about policies as they are written.
     all: Semaphore,
     granted: Semaphore,
@@ -80,7 +80,7 @@ struct Lane {
 }
 
 /// A call that may wait for its turn, until this is dropped.
-struct Open {
+struct OpenSlot {
     _of_lane: Permit<String>,
     _of_new: Option<OwnedSemaphorePermit>,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Slot<'a> {
     namespace: String,
     _turn: SemaphorePermit<'a>,
     _running: TenantTurn<String>,
-    _open: Open,
+    _open: OpenSlot,
 }
 
 impl Slots {
@@ -106,7 +106,7 @@ impl Slots {
             running: TenantTurns::of(running_of_one),
             workers: TenantTurns::of(workers),
         };
-        Self(Arc::new(Inner {
+        Self(Arc::new(SlotState {
             all: Semaphore::new(FOR_ALL),
             granted: Semaphore::new(FOR_GRANTED),
             // The modules of one policy are looked at one after the other.
@@ -165,7 +165,7 @@ impl Slots {
         }
     }
 
-    fn open(&self, namespace: &str, purpose: Purpose) -> Option<Open> {
+    fn open(&self, namespace: &str, purpose: Purpose) -> Option<OpenSlot> {
         let of_lane = self.lane(purpose).open.try_take(namespace.to_owned(), 1);
         let of_lane = of_lane.ok()?;
         let of_new = match purpose {
@@ -174,7 +174,7 @@ impl Slots {
                 Some(Arc::clone(&self.0.open_new).try_acquire_owned().ok()?)
             }
         };
-        Some(Open {
+        Some(OpenSlot {
             _of_lane: of_lane,
             _of_new: of_new,
         })

@@ -20,7 +20,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout
 use tonic::{Status, Streaming};
 use tracing::debug;
 
-use crate::auth::{Caller, Callers, Right};
+use crate::auth::{Caller, CallerReviews, Right};
 use crate::check;
 use crate::error::Refused;
 use crate::metrics::Metrics;
@@ -48,7 +48,7 @@ pub(crate) type StreamMessage = Result<WatchAccessResponse, Status>;
 /// What a stream needs to know of the service.
 pub(crate) struct StreamContext {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) callers: Callers,
+    pub(crate) callers: CallerReviews,
     pub(crate) caller: Caller,
     pub(crate) metrics: Metrics,
     /// How old what is said may be.
@@ -64,7 +64,7 @@ impl StreamContext {
     }
 }
 
-struct Running {
+struct RunningStream {
     context: StreamContext,
     questions: Questions,
     changes: broadcast::Receiver<WorldChange>,
@@ -90,7 +90,7 @@ pub(crate) async fn run(
     said: mpsc::Sender<StreamMessage>,
 ) {
     context.metrics.streams.inc();
-    let mut running = Running {
+    let mut running = RunningStream {
         changes: context.shared.changes(),
         questions: Questions::new(context.caller.quotas.stream_memory()),
         reviews: JoinSet::new(),
@@ -109,7 +109,7 @@ pub(crate) async fn run(
     }
 }
 
-impl Running {
+impl RunningStream {
     async fn converse(&mut self, mut heard: Streaming<WatchAccessRequest>) -> Result<(), Refused> {
         let now = Instant::now();
         let age = AGE.mul_f64(rand::random_range(1.0..2.0));
@@ -268,7 +268,7 @@ impl Running {
         match concerned(change)? {
             WorldChange::Everything => self.everything.touch(Instant::now()),
             change @ (WorldChange::Tuple(_) | WorldChange::Namespace(_)) => {
-                self.questions.touch(&change)
+                self.questions.touch(&change);
             }
         }
         Ok(())

@@ -20,7 +20,7 @@ const MOST_ERRORS: usize = 32;
 pub fn who_can(world: &World, target: &AccessTarget, now: Timestamp) -> WhoCan {
     let subresource = target.permission.as_str();
     let wanted = check::target(target.connector.borrowed(), subresource);
-    let authz::WhoCan {
+    let authz::AllowedSubjects {
         subjects,
         is_cut,
         errors,

@@ -33,7 +33,7 @@ use crate::{
     metrics::Metrics,
     observe::{Observer, PolicyLive},
     plan::order::{self, Write, WriteStep, WrittenObject},
-    seen::{Kind, MANAGER, Pin},
+    seen::{MANAGER, ManagedKind, Pin},
 };
 
 /// How old what was read may be when something is given on it.
@@ -58,7 +58,7 @@ pub enum ApplyError {
     #[error(
         "{0} {1} is in the way: it is not managed by connectors-approval, so somebody else has to delete it"
     )]
-    NameTaken(Kind, String),
+    NameTaken(ManagedKind, String),
 }
 
 /// Writes to the API server.
@@ -72,7 +72,7 @@ pub struct Applier {
 }
 
 /// The versions that this look has written.
-type Versions = HashMap<(Kind, String), String>;
+type Versions = HashMap<(ManagedKind, String), String>;
 
 impl Applier {
     /// Writes with this client, as long as this process leads.
@@ -106,7 +106,8 @@ impl Applier {
         let mut kept = HashSet::new();
         for WriteStep { write, gives } in steps {
             // The API server changes no RoleBinding whose Role is gone, so it could not be emptied later.
-            if matches!(write, Write::Delete(Kind::Role, name, _) if kept.contains(name.as_str())) {
+            if matches!(write, Write::Delete(ManagedKind::Role, name, _) if kept.contains(name.as_str()))
+            {
                 continue;
             }
             if *gives {
@@ -123,7 +124,7 @@ impl Applier {
                 Err(error) if *gives => return Err(error),
                 Err(ApplyError::NotLeading) => return Err(ApplyError::NotLeading),
                 Err(error) => {
-                    if write.kind() == Kind::RoleBinding {
+                    if write.kind() == ManagedKind::RoleBinding {
                         kept.insert(write.name());
                     }
                     so_far = so_far.and(Err(error));
@@ -174,14 +175,14 @@ impl Applier {
             Write::Delete(kind, _, pin) => {
                 let pin = newest(pin, versions.get(&key));
                 match kind {
-                    Kind::Role => self.delete::<Role>(job, name, pin).await,
-                    Kind::RoleBinding => self.delete::<RoleBinding>(job, name, pin).await,
+                    ManagedKind::Role => self.delete::<Role>(job, name, pin).await,
+                    ManagedKind::RoleBinding => self.delete::<RoleBinding>(job, name, pin).await,
                 }
             }
         }
     }
 
-    async fn create<K: Written>(
+    async fn create<K: WrittenKind>(
         &self,
         job: &Job,
         object: &K,
@@ -211,7 +212,7 @@ impl Applier {
     }
 
     /// Changes an object of this UID, and only this version of it if one is given.
-    async fn change<K: Written>(
+    async fn change<K: WrittenKind>(
         &self,
         job: &Job,
         name: &str,
@@ -238,7 +239,12 @@ impl Applier {
     }
 
     /// Deletes an object. One that a finalizer keeps stays effective, so it is emptied.
-    async fn delete<K: Written>(&self, job: &Job, name: &str, pin: Pin) -> Result<(), ApplyError> {
+    async fn delete<K: WrittenKind>(
+        &self,
+        job: &Job,
+        name: &str,
+        pin: Pin,
+    ) -> Result<(), ApplyError> {
         self.may_write("delete", &K::plural(&()))?;
         let api: Api<K> = self.api(job);
         let params = DeleteParams {
@@ -320,7 +326,7 @@ impl Applier {
         }
     }
 
-    fn api<K: Written>(&self, job: &Job) -> Api<K> {
+    fn api<K: WrittenKind>(&self, job: &Job) -> Api<K> {
         Api::namespaced(self.client.clone(), &job.namespace)
     }
 
@@ -335,41 +341,41 @@ impl Applier {
 }
 
 /// The kinds that are written.
-trait Written:
+trait WrittenKind:
     Resource<Scope = NamespaceResourceScope, DynamicType = ()>
     + Clone
     + Debug
     + Serialize
     + DeserializeOwned
 {
-    const KIND: Kind;
+    const KIND: ManagedKind;
 
     /// The part of it that may be applied, giving nothing.
     fn emptied(&self) -> Self;
 }
 
-impl Written for Role {
-    const KIND: Kind = Kind::Role;
+impl WrittenKind for Role {
+    const KIND: ManagedKind = ManagedKind::Role;
 
     fn emptied(&self) -> Self {
         order::empty_role(self)
     }
 }
 
-impl Written for RoleBinding {
-    const KIND: Kind = Kind::RoleBinding;
+impl WrittenKind for RoleBinding {
+    const KIND: ManagedKind = ManagedKind::RoleBinding;
 
     fn emptied(&self) -> Self {
         order::empty_binding(self)
     }
 }
 
-fn call<K: Written>(verb: &str, job: &Job, name: &str) -> String {
+fn call<K: WrittenKind>(verb: &str, job: &Job, name: &str) -> String {
     let kind = K::KIND.as_str().to_lowercase();
     format!("{verb} {kind} {}/{name}", job.namespace)
 }
 
-fn conflict<K: Written>(job: &Job, name: &str) -> ApplyError {
+fn conflict<K: WrittenKind>(job: &Job, name: &str) -> ApplyError {
     ApplyError::Conflict(format!("{} {}/{name}", K::KIND.as_str(), job.namespace))
 }
 
@@ -410,7 +416,7 @@ mod tests {
                 uid: text("uid"),
                 version,
             };
-            let write = Write::Delete(Kind::Role, name.to_owned(), pin);
+            let write = Write::Delete(ManagedKind::Role, name.to_owned(), pin);
             WriteStep {
                 write,
                 gives: false,
@@ -463,7 +469,7 @@ mod tests {
             json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "x"});
         let (role, version) = created("Role", json!({"rules": []}));
         let (binding, _) = created("RoleBinding", json!({"roleRef": role_ref}));
-        let delete = |kind: Kind, uid: &str, version: &str| {
+        let delete = |kind: ManagedKind, uid: &str, version: &str| {
             let (uid, version) = (uid.to_owned(), version.to_owned());
             let write = Write::Delete(kind, "x".to_owned(), Pin { uid, version });
             WriteStep {
@@ -478,11 +484,11 @@ mod tests {
             let now = there["metadata"]["resourceVersion"].as_str().unwrap();
             let steps = [
                 delete(
-                    Kind::RoleBinding,
+                    ManagedKind::RoleBinding,
                     &binding,
                     if read.is_empty() { now } else { read },
                 ),
-                delete(Kind::Role, &role, &version),
+                delete(ManagedKind::Role, &role, &version),
             ];
             let result = applier.apply(&job, &steps, Instant::now()).await;
             assert_eq!(result.is_err(), expected);

@@ -18,7 +18,7 @@ use connectors_api::{
 };
 use service_kit::{byte_budget::ByteBudget, controller::queue::Urgency};
 
-use crate::seen::{Kind, Labels, ManagedCached, MostSelected, Name, Surroundings};
+use crate::seen::{Labels, ManagedCached, ManagedKind, MostSelected, Name, Surroundings};
 
 /// What is kept of the policies of one namespace, in bytes of their specs.
 const MOST_OF_NAMESPACE: usize = 4 * 1024 * 1024;
@@ -110,8 +110,8 @@ pub struct State {
     connectors: BTreeMap<String, BTreeMap<String, Labels>>,
     namespaces: BTreeMap<String, Labels>,
     accounts: BTreeMap<String, BTreeMap<String, Labels>>,
-    managed: BTreeMap<Job, BTreeMap<(Kind, String), ManagedCached>>,
-    job_of: BTreeMap<(Kind, Name), Job>,
+    managed: BTreeMap<Job, BTreeMap<(ManagedKind, String), ManagedCached>>,
+    job_of: BTreeMap<(ManagedKind, Name), Job>,
 }
 
 impl Default for State {
@@ -306,8 +306,8 @@ impl State {
 
     /// What is managed for a job.
     #[must_use]
-    pub fn managed(&self, job: &Job) -> &BTreeMap<(Kind, String), ManagedCached> {
-        static NONE: BTreeMap<(Kind, String), ManagedCached> = BTreeMap::new();
+    pub fn managed(&self, job: &Job) -> &BTreeMap<(ManagedKind, String), ManagedCached> {
+        static NONE: BTreeMap<(ManagedKind, String), ManagedCached> = BTreeMap::new();
         self.managed.get(job).unwrap_or(&NONE)
     }
 
@@ -441,7 +441,7 @@ impl State {
     /// A managed object is there, has changed, or is gone.
     pub fn object(
         &mut self,
-        kind: Kind,
+        kind: ManagedKind,
         name: &Name,
         object: Option<(&str, ManagedCached)>,
     ) -> Wakes {

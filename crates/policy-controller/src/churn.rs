@@ -13,7 +13,7 @@ use service_kit::controller::queue::{Looked, Queue, Urgency};
 use crate::{
     cache::{Job, PolicyCached, State, Wakes},
     controller,
-    seen::{Kind, ManagedCached, Name},
+    seen::{ManagedCached, ManagedKind, Name},
     testing::{labels, reading, spec},
 };
 
@@ -50,7 +50,11 @@ fn change(state: &mut State, dice: &mut StdRng, number: usize, all_goes: Option<
                 said: None,
                 terminating: number.is_multiple_of(3),
             };
-            state.object(Kind::Role, &name, is_there.then_some((&*uid, cached)))
+            state.object(
+                ManagedKind::Role,
+                &name,
+                is_there.then_some((&*uid, cached)),
+            )
         }
     }
 }

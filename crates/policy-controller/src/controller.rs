@@ -27,7 +27,7 @@ use crate::{
     apply::Applier,
     cache::{Job, World},
     checks::{
-        facts::{Facts, Validator},
+        facts::{CheckFacts, Validator},
         inspector::Inspector,
         rights::{self, RightsChanges},
     },
@@ -190,7 +190,7 @@ impl Checking {
             world: Arc::clone(&reconciler.world),
             queue: Arc::clone(&reconciler.queue),
             inspections: Arc::clone(&reconciler.inspections),
-            facts: Facts::new(client, CALLS, validator, namespace, rights.clone()),
+            facts: CheckFacts::new(client, CALLS, validator, namespace, rights.clone()),
             leads: Arc::clone(&reconciler.leads),
             rights,
         };

@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        seen::{Kind, ManagedCached, Name},
+        seen::{ManagedCached, ManagedKind, Name},
         testing::{OWN, api_server, reconciler},
     };
 
@@ -131,7 +131,7 @@ mod tests {
                     terminating: false,
                 };
                 let mut world = reconciler.world.write();
-                world.object(Kind::Role, &name, Some(("uid-a", object)));
+                world.object(ManagedKind::Role, &name, Some(("uid-a", object)));
             }
             let (caches, start) = Readiness::starting();
             start.ready();

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 
 use crate::{
     checks::Checks,
-    seen::{Kind, Managed, ManagedCached, OwnerPolicy, Surroundings},
+    seen::{Managed, ManagedCached, ManagedKind, OwnerPolicy, Surroundings},
 };
 use objects::{of_binding, of_role, pairs};
 use order::WriteStep;
@@ -75,7 +75,7 @@ pub struct Cached<'a> {
     /// What it selects from.
     pub around: Surroundings<'a>,
     /// What is managed for it.
-    pub there: &'a BTreeMap<(Kind, String), ManagedCached>,
+    pub there: &'a BTreeMap<(ManagedKind, String), ManagedCached>,
     /// What is known of its checks.
     pub checks: Checks,
 }
@@ -86,12 +86,12 @@ pub fn is_settled(seen: &Cached<'_>, most: usize, now: Timestamp) -> bool {
     let wanted = wanted(seen.spec, &seen.owner.name.namespace, seen.around);
     let pairs = pairs(&wanted, seen.owner, most);
     // None is there twice: as many that are wanted are all that are wanted.
-    let are_same = seen.there.len() == Kind::ALL.len() * pairs.len()
+    let are_same = seen.there.len() == ManagedKind::ALL.len() * pairs.len()
         && seen.there.iter().all(|((kind, name), found)| {
             pairs.get(name).is_some_and(|pair| {
                 let wanted = match kind {
-                    Kind::Role => of_role(&pair.role),
-                    Kind::RoleBinding => of_binding(&pair.binding),
+                    ManagedKind::Role => of_role(&pair.role),
+                    ManagedKind::RoleBinding => of_binding(&pair.binding),
                 };
                 !found.terminating && found.said == Some(wanted)
             })

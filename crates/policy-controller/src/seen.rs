@@ -50,14 +50,14 @@ pub struct Surroundings<'a> {
 
 /// The two kinds that are managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ManagedKind {
     /// What may be done.
     Role,
     /// Who may do it.
     RoleBinding,
 }
 
-impl Kind {
+impl ManagedKind {
     /// Both: each pair of objects has one of each.
     pub const ALL: [Self; 2] = [Self::Role, Self::RoleBinding];
 
@@ -71,7 +71,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ManagedKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

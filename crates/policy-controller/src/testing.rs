@@ -27,7 +27,8 @@ use crate::{
     },
     reconcile::Reconciler,
     seen::{
-        FoundObject, Kind, Labels, Managed, MostSelected, Name, OwnerPolicy, Pin, Surroundings,
+        FoundObject, Labels, Managed, ManagedKind, MostSelected, Name, OwnerPolicy, Pin,
+        Surroundings,
     },
 };
 
@@ -170,8 +171,8 @@ pub(crate) fn write(cluster: &mut Managed, step: &WriteStep) -> Result<(), Strin
         Write::Create(object) => {
             let name = object.metadata().name.clone().unwrap();
             let is_taken = match object.kind() {
-                Kind::Role => cluster.roles.contains_key(&name),
-                Kind::RoleBinding => cluster.bindings.contains_key(&name),
+                ManagedKind::Role => cluster.roles.contains_key(&name),
+                ManagedKind::RoleBinding => cluster.bindings.contains_key(&name),
             };
             if is_taken {
                 return Err(format!("{} {name} exists", object.kind()));
@@ -179,7 +180,7 @@ pub(crate) fn write(cluster: &mut Managed, step: &WriteStep) -> Result<(), Strin
             match object.clone() {
                 WrittenObject::Role(role) => drop(cluster.roles.insert(name, there(role))),
                 WrittenObject::Binding(binding) => {
-                    drop(cluster.bindings.insert(name, there(binding)))
+                    drop(cluster.bindings.insert(name, there(binding)));
                 }
             }
         }
@@ -201,8 +202,8 @@ pub(crate) fn write(cluster: &mut Managed, step: &WriteStep) -> Result<(), Strin
         }
         Write::Delete(kind, name, _) => {
             let was_there = match kind {
-                Kind::Role => cluster.roles.remove(name).is_some(),
-                Kind::RoleBinding => cluster.bindings.remove(name).is_some(),
+                ManagedKind::Role => cluster.roles.remove(name).is_some(),
+                ManagedKind::RoleBinding => cluster.bindings.remove(name).is_some(),
             };
             if !was_there {
                 return Err(format!("{kind} {name} is not there"));

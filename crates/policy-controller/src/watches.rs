@@ -20,7 +20,7 @@ use crate::{
     observe::{job_in, managed_by_us},
     parsers::Strict,
     plan::objects::{of_binding, of_role},
-    seen::{Fingerprint, Kind, Labels, ManagedCached, Name},
+    seen::{Fingerprint, Labels, ManagedCached, ManagedKind, Name},
 };
 
 /// Called with a policy that was deleted at once.
@@ -55,13 +55,13 @@ impl PolicyFeeds {
         feeds.follow("namespaces", Api::all(client()), all(), Self::namespace);
         feeds.follow("serviceaccounts", Api::all(client()), all(), Self::account);
         feeds.follow("roles", Api::all(client()), managed(), |feeds, change| {
-            feeds.object(Kind::Role, change, of_role)
+            feeds.object(ManagedKind::Role, change, of_role)
         });
         feeds.follow(
             "rolebindings",
             Api::all(client()),
             managed(),
-            |feeds, change| feeds.object(Kind::RoleBinding, change, of_binding),
+            |feeds, change| feeds.object(ManagedKind::RoleBinding, change, of_binding),
         );
         let configured = ready.iter().map(|it| it.part("configuration")).collect();
         feeds.beside(self.clone().configuration(configured, stop.clone()));
@@ -137,7 +137,7 @@ impl PolicyFeeds {
 
     fn object<K: Resource>(
         &self,
-        kind: Kind,
+        kind: ManagedKind,
         change: Change<Guarded<K>>,
         said: fn(&K) -> Fingerprint,
     ) -> Wakes {

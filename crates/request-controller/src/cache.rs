@@ -36,7 +36,7 @@ use crate::{
 
 pub use kinds::{Keeps, KindCache, KindObject, KindState};
 pub use links::{Link, Links};
-pub use policies::{Policies, PolicyCached};
+pub use policies::{PolicyCache, PolicyCached};
 pub use requests::{Counts, RequestCache, RequestCached, holds, pod_of};
 pub use sought::{MOST_SOUGHT, Sought, SoughtObjects};
 pub use standing::StandingHeard;
@@ -97,7 +97,7 @@ pub struct State {
     /// Requests with their indexes.
     pub requests: RequestCache,
     /// Policies.
-    pub policies: Policies,
+    pub policies: PolicyCache,
     /// Connectors.
     pub connectors: BTreeMap<Name, ConnectorCached>,
     /// Pods.

@@ -55,7 +55,7 @@ pub async fn follow(
     metrics: WatchMetrics,
     stop: Stop,
 ) {
-    let mut running: BTreeMap<ObjectKind, Running> = BTreeMap::new();
+    let mut running: BTreeMap<ObjectKind, KindWatch> = BTreeMap::new();
     let mut known = None;
     loop {
         let revision = world.read().revision();
@@ -100,7 +100,7 @@ pub async fn follow(
                     metrics: metrics.clone(),
                     kind,
                 };
-                Running {
+                KindWatch {
                     keeps,
                     since: Instant::now(),
                     task: tokio::spawn(async move { one.run().await }),
@@ -114,7 +114,7 @@ pub async fn follow(
 }
 
 /// The watch of one kind.
-struct Running {
+struct KindWatch {
     keeps: Keeps,
     since: Instant,
     task: JoinHandle<()>,

@@ -45,8 +45,8 @@ use crate::{
     evidence::ListRoom,
     grant::{self, is_terminal},
     seen::{
-        EvidenceState, Freshness, FrozenSeen, Judged, Observed, PodSeen, PolicySeen, StandingSeen,
-        TupleSeen,
+        EvidenceState, Freshness, FrozenSeen, Observed, PodSeen, PolicyJudgement, PolicySeen,
+        StandingSeen, TupleSeen,
     },
     snapshot,
 };
@@ -325,8 +325,8 @@ impl Observer {
                         .again(&seen.request, entry, policy, matched, look)
                         .await
                     {
-                        Again::Changed => (true, None),
-                        Again::Judged(judged) => (false, Some(judged)),
+                        AgainOutcome::Changed => (true, None),
+                        AgainOutcome::Judged(judged) => (false, Some(judged)),
                     }
                 }
                 (Via::Api | Via::Caches, _, _) => (false, None),
@@ -350,18 +350,18 @@ impl Observer {
         policy: &sources::ListedPolicy,
         matched: &Matched<'_>,
         look: &Look,
-    ) -> Again {
+    ) -> AgainOutcome {
         let (Some(policy), Some(applying)) = (&policy.policy, matched.applying) else {
-            return Again::Judged(Judged::Unanswered);
+            return AgainOutcome::Judged(PolicyJudgement::Unanswered);
         };
         // Other clients may write the status, so the policy itself counts, and whether it still applies.
         let applies = applying.iter().any(|it| Arc::ptr_eq(it, policy));
         if !applies || !snapshot::is_same(&entry.policy.0, &policy.policy) {
-            return Again::Changed;
+            return AgainOutcome::Changed;
         }
         let room = ListRoom::shared_by(1);
         let judged = self.judge(request, policy, matched.pod, look, room).await;
-        Again::Judged(judged.unwrap_or_else(|error| unanswered(&Name::of(request), &error)))
+        AgainOutcome::Judged(judged.unwrap_or_else(|error| unanswered(&Name::of(request), &error)))
     }
 
     /// The other requests of the tuple. The cache receives requests in creation order, so if it contains a request it
@@ -434,10 +434,10 @@ struct Matched<'a> {
 }
 
 /// The result for a grant that does not exist as it was written.
-enum Again {
+enum AgainOutcome {
     /// The policy's conditions have changed, or it does not apply to this request any more.
     Changed,
-    Judged(Judged),
+    Judged(PolicyJudgement),
 }
 
 /// True when the request was granted at some time.
@@ -480,9 +480,9 @@ fn settled(seen: &Observed) -> Vec<String> {
 }
 
 /// A policy that cannot be judged does not affect the others.
-fn unanswered(request: &Name, error: &ObserveError) -> Judged {
+fn unanswered(request: &Name, error: &ObserveError) -> PolicyJudgement {
     warn!(request = %request, error = report(error), "a policy is not judged");
-    Judged::Unanswered
+    PolicyJudgement::Unanswered
 }
 
 /// True when the grant of an entry is in force as its status describes it.

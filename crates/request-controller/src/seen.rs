@@ -156,12 +156,12 @@ pub struct PolicySeen {
     /// Its time limits.
     pub limits: Limits,
     /// The result of its checks.
-    pub judged: Judged,
+    pub judged: PolicyJudgement,
 }
 
 /// The result of a policy's checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judged {
+pub enum PolicyJudgement {
     /// The evaluation service did not answer.
     Unanswered,
     /// The answer.
@@ -244,7 +244,7 @@ pub struct FrozenSeen {
     /// Whether the policy differs now from the one in the status.
     pub changed: bool,
     /// The new result of its checks: only read when its grant must be rewritten.
-    pub again: Option<Judged>,
+    pub again: Option<PolicyJudgement>,
 }
 
 /// Whether the evidence of a grant is still valid.

@@ -41,7 +41,7 @@ pub struct Selection {
 
 /// The reason why a check cannot be judged, as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum CheckTrouble {
     /// The kind does not exist.
     KindMissing,
     /// Reading the kind is forbidden.
@@ -58,7 +58,7 @@ pub enum Trouble {
     LineageTooLarge,
 }
 
-impl Trouble {
+impl CheckTrouble {
     /// The word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -77,11 +77,11 @@ impl Trouble {
 /// True when a check's reason is an error of its policy, which is found before any object is read.
 pub(crate) fn is_trouble_of_policy(word: &str) -> bool {
     let of_policy = [
-        Trouble::KindMissing,
-        Trouble::KindForbidden,
-        Trouble::KindRefused,
-        Trouble::KindNotNamespaced,
-        Trouble::SelectorInvalid,
+        CheckTrouble::KindMissing,
+        CheckTrouble::KindForbidden,
+        CheckTrouble::KindRefused,
+        CheckTrouble::KindNotNamespaced,
+        CheckTrouble::SelectorInvalid,
     ];
     of_policy.iter().any(|it| it.as_str() == word)
 }
@@ -92,11 +92,11 @@ pub struct CheckCandidates {
     /// Those that were read, as JSON.
     pub texts: Vec<Arc<str>>,
     /// Why one of them, or what proves it, could not be read. It decides only where the others do not.
-    pub unread: Option<(Trouble, String)>,
+    pub unread: Option<(CheckTrouble, String)>,
 }
 
 /// The objects that one check selects, or why there can be none.
-pub type FoundCandidates = Result<CheckCandidates, (Trouble, String)>;
+pub type FoundCandidates = Result<CheckCandidates, (CheckTrouble, String)>;
 
 /// The selections of a policy's checks. Selectors are not parsed here, but once for each version of a policy.
 #[must_use]

@@ -45,12 +45,12 @@ struct Generations<K, V> {
 
 #[derive(Debug)]
 struct Generation<K, V> {
-    entries: HashMap<K, Entry<V>, RandomState>,
+    entries: HashMap<K, BoundedEntry<V>, RandomState>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Entry<V> {
+struct BoundedEntry<V> {
     value: V,
     bytes: usize,
     since: Instant,
@@ -117,7 +117,7 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
     /// Keeps an entry of so many bytes, in the place of others when there are too many. Whether there was none under
     /// its key.
     pub fn put(&self, key: K, value: V, bytes: usize) -> bool {
-        let entry = Entry {
+        let entry = BoundedEntry {
             value,
             bytes,
             since: Instant::now(),
@@ -145,7 +145,7 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
         )
     }
 
-    fn is_valid(&self, entry: &Entry<V>) -> bool {
+    fn is_valid(&self, entry: &BoundedEntry<V>) -> bool {
         self.bounds
             .age
             .is_none_or(|age| entry.since.elapsed() < age)
@@ -160,7 +160,7 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
 }
 
 impl<K: Eq + Hash, V> Generations<K, V> {
-    fn put(&mut self, bounds: Bounds, key: K, entry: Entry<V>) -> Option<Entry<V>> {
+    fn put(&mut self, bounds: Bounds, key: K, entry: BoundedEntry<V>) -> Option<BoundedEntry<V>> {
         let replaced = self.take(&key);
         let bytes = self.young.bytes + entry.bytes;
         if bytes > bounds.bytes / 2 || self.young.entries.len() >= bounds.entries / 2 {
@@ -171,7 +171,7 @@ impl<K: Eq + Hash, V> Generations<K, V> {
         replaced
     }
 
-    fn take<Q>(&mut self, key: &Q) -> Option<Entry<V>>
+    fn take<Q>(&mut self, key: &Q) -> Option<BoundedEntry<V>>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
@@ -182,7 +182,7 @@ impl<K: Eq + Hash, V> Generations<K, V> {
 }
 
 impl<K: Eq + Hash, V> Generation<K, V> {
-    fn take<Q>(&mut self, key: &Q) -> Option<(K, Entry<V>)>
+    fn take<Q>(&mut self, key: &Q) -> Option<(K, BoundedEntry<V>)>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,

@@ -10,11 +10,11 @@ use tokio::sync::watch;
 /// What a process still waits for. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Readiness {
-    state: Arc<watch::Sender<State>>,
+    state: Arc<watch::Sender<ReadinessState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReadinessState {
     missing: BTreeMap<u64, String>,
     next: u64,
     stopping: bool,
@@ -36,7 +36,7 @@ impl Readiness {
     /// It is to be released after all other parts were taken: until then nothing is ready by accident.
     pub fn starting() -> (Self, ReadinessPart) {
         let readiness = Self {
-            state: Arc::new(watch::Sender::new(State::default())),
+            state: Arc::new(watch::Sender::new(ReadinessState::default())),
         };
         let start = readiness.part("start");
         (readiness, start)
@@ -77,7 +77,7 @@ impl Readiness {
     }
 }
 
-impl State {
+impl ReadinessState {
     fn status(&self) -> Status {
         if self.stopping {
             Status::Stopping
@@ -97,7 +97,7 @@ impl State {
 #[must_use = "a part that is dropped keeps the process unready for ever"]
 pub struct ReadinessPart {
     id: u64,
-    state: Arc<watch::Sender<State>>,
+    state: Arc<watch::Sender<ReadinessState>>,
 }
 
 impl ReadinessPart {

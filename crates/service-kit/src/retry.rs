@@ -102,7 +102,7 @@ impl CallError {
 }
 
 /// What one attempt came to, when it did not succeed.
-enum Failure {
+enum AttemptFailure {
     Error(kube::Error),
     Timeout,
 }
@@ -135,12 +135,12 @@ impl RetryPolicy {
             let limit = self.attempt.min(deadline - Instant::now());
             let failure = match timeout(limit, attempt()).await {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(source)) => Failure::Error(source),
-                Err(_) => Failure::Timeout,
+                Ok(Err(source)) => AttemptFailure::Error(source),
+                Err(_) => AttemptFailure::Timeout,
             };
             let pause = match &failure {
-                Failure::Timeout => pauses.pause(),
-                Failure::Error(source) => match verdict(source) {
+                AttemptFailure::Timeout => pauses.pause(),
+                AttemptFailure::Error(source) => match verdict(source) {
                     RetryVerdict::GiveUp => return Err(refused(&call, failure)),
                     RetryVerdict::Again => pauses.pause(),
                     // Never sooner than the server wants, never all at the same moment.
@@ -156,29 +156,29 @@ impl RetryPolicy {
     }
 }
 
-fn refused(call: &impl fmt::Display, failure: Failure) -> CallError {
+fn refused(call: &impl fmt::Display, failure: AttemptFailure) -> CallError {
     match failure {
-        Failure::Error(source) => CallError::Refused {
+        AttemptFailure::Error(source) => CallError::Refused {
             call: call.to_string(),
             source,
         },
-        Failure::Timeout => exhausted(call, 1, Failure::Timeout),
+        AttemptFailure::Timeout => exhausted(call, 1, AttemptFailure::Timeout),
     }
 }
 
-fn exhausted(call: &impl fmt::Display, attempts: u32, failure: Failure) -> CallError {
+fn exhausted(call: &impl fmt::Display, attempts: u32, failure: AttemptFailure) -> CallError {
     let call = call.to_string();
     match failure {
-        Failure::Error(source) => CallError::Exhausted {
+        AttemptFailure::Error(source) => CallError::Exhausted {
             call,
             attempts,
             source,
         },
-        Failure::Timeout => CallError::NoAnswer { call, attempts },
+        AttemptFailure::Timeout => CallError::NoAnswer { call, attempts },
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for AttemptFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Error(error) => f.write_str(&report(error)),

@@ -65,12 +65,12 @@ impl<'a> From<&'a SubjectAccessReviewSpec> for Reviewed<'a> {
 struct Review<'a> {
     api_version: &'a str,
     kind: &'a str,
-    spec: Spec<'a>,
+    spec: ReviewSpec<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Spec<'a> {
+struct ReviewSpec<'a> {
     #[serde(flatten)]
     who: Reviewed<'a>,
     resource_attributes: &'a ResourceAttributes,
@@ -80,12 +80,12 @@ struct Spec<'a> {
 #[derive(Clone, Debug, Deserialize)]
 struct AnsweredReview {
     #[serde(default)]
-    status: Option<Status>,
+    status: Option<ReviewWords>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Status {
+struct ReviewWords {
     allowed: bool,
     denied: bool,
 }
@@ -100,7 +100,7 @@ pub async fn may(
     let review = Review {
         api_version: &SubjectAccessReview::api_version(&()),
         kind: &SubjectAccessReview::kind(&()),
-        spec: Spec {
+        spec: ReviewSpec {
             who,
             resource_attributes: what,
         },
@@ -115,7 +115,7 @@ pub async fn may(
             client.request(request).await
         })
         .await?;
-    let Status { allowed, denied } = answer.status.unwrap_or_default();
+    let ReviewWords { allowed, denied } = answer.status.unwrap_or_default();
     Ok(allowed && !denied)
 }
 

@@ -35,7 +35,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use crate::{readiness::ReadinessPart, report, retry::Backoff};
-use observed::Observed;
+use observed::ObservedWatch;
 
 pub use changes::{Change, Changes, ListState};
 pub use guarded::{Guarded, Parse, Plain, Unreadable};
@@ -74,7 +74,7 @@ impl Watch<'_> {
         K: Resource + Clone + Debug + Send + 'static,
         P: Parse<K> + 'static,
     {
-        let running = Running {
+        let running = RunningWatch {
             events: watcher(api.clone(), self.config.clone()).boxed(),
             observed: self.metrics.observe(self.name),
             name: self.name.to_owned(),
@@ -94,7 +94,7 @@ impl Watch<'_> {
     }
 }
 
-struct Running<K: Clone, P> {
+struct RunningWatch<K: Clone, P> {
     name: String,
     api: Api<Guarded<K, P>>,
     config: Config,
@@ -102,11 +102,11 @@ struct Running<K: Clone, P> {
     ready: Option<ReadinessPart>,
     /// Whether the list is not complete yet.
     listing: bool,
-    observed: Observed,
+    observed: ObservedWatch,
     trouble: WatchPauses,
 }
 
-impl<K, P> Running<K, P>
+impl<K, P> RunningWatch<K, P>
 where
     K: Resource + Clone + Debug + Send + 'static,
     P: Parse<K> + 'static,

@@ -26,7 +26,7 @@ use policies::PolicyAdmission;
 pub(crate) use connectors::WEIGHT as CONNECTOR;
 pub(crate) use runs::WEIGHT as RUN;
 
-const CREATED: Scope = Scope {
+const CREATED: ReviewScope = ReviewScope {
     resource: || AccessRequest::plural(&()),
     kind: "access requests",
     deed: "creation",
@@ -39,7 +39,7 @@ pub(crate) struct Admission {
     /// Access policies.
     pub(crate) policies: PolicyAdmission,
     /// Access requests.
-    pub(crate) requests: Requests,
+    pub(crate) requests: RequestAdmission,
     /// Connectors.
     pub(crate) connectors: Connectors,
 }
@@ -59,7 +59,7 @@ impl Admission {
             connectors: Connectors {
                 lookups: lookups.clone(),
             },
-            requests: Requests {
+            requests: RequestAdmission {
                 lookups,
                 node_plugin,
             },
@@ -130,12 +130,12 @@ pub(crate) fn name_creator(request: &ReviewedObject) -> AdmissionAnswer {
 /// request is for people or for the API server, so that there is nothing to judge in an update; and one
 /// that were refused, because the pod is gone, would keep the garbage collector from its work.
 #[derive(Clone)]
-pub(crate) struct Requests {
+pub(crate) struct RequestAdmission {
     lookups: Lookups,
     node_plugin: String,
 }
 
-impl Requests {
+impl RequestAdmission {
     /// Fills in what a creator may leave out.
     pub(crate) async fn mutate(
         &self,
@@ -236,7 +236,7 @@ impl Requests {
 }
 
 /// What a page looks at.
-struct Scope {
+struct ReviewScope {
     /// The plural, as in paths.
     resource: fn() -> Cow<'static, str>,
     /// The plural, as people say it.
@@ -246,7 +246,7 @@ struct Scope {
     operations: &'static [Operation],
 }
 
-impl Scope {
+impl ReviewScope {
     /// The object as it is to be; nothing for what is not looked at.
     fn object<'a>(
         &self,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evaluation_api::{
-    client::{Client, EvaluationCallError, Settings, UrlError},
+    client::{Client, ClientSettings, EvaluationCallError, UrlError},
     v1::{self, FindingSeverity},
 };
 use rustls::{ClientConfig, RootCertStore};
@@ -43,13 +43,13 @@ struct Sent<'a> {
     #[serde(rename = "apiVersion")]
     api_version: Option<&'a Value>,
     kind: Option<&'a Value>,
-    metadata: Named<'a>,
+    metadata: PolicyIdentity<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     spec: Option<&'a Value>,
 }
 
 #[derive(Serialize)]
-struct Named<'a> {
+struct PolicyIdentity<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ fn sent(policy: &Value) -> Sent<'_> {
     Sent {
         api_version: policy.get("apiVersion"),
         kind: policy.get("kind"),
-        metadata: Named {
+        metadata: PolicyIdentity {
             name: policy.pointer("/metadata/name"),
             namespace: policy.pointer("/metadata/namespace"),
         },
@@ -80,7 +80,7 @@ pub(crate) enum Evaluator {
 
 impl Evaluator {
     /// To be called inside a runtime.
-    pub(crate) fn new(settings: Settings) -> Result<Self, UrlError> {
+    pub(crate) fn new(settings: ClientSettings) -> Result<Self, UrlError> {
         Client::new(settings).map(|client| Self::Service(Box::new(client)))
     }
 

@@ -88,13 +88,13 @@ struct Envelope<'a> {
     #[serde(borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow)]
-    request: Option<Written<'a>>,
+    request: Option<WrittenRequest<'a>>,
 }
 
 /// A request as it is written.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'a> {
+struct WrittenRequest<'a> {
     #[serde(borrow)]
     uid: Cow<'a, str>,
     #[serde(borrow)]
@@ -191,7 +191,7 @@ pub(crate) fn parse(
     if api_version != API_VERSION || kind != KIND {
         return Err(ReviewError::Kind);
     }
-    let Written {
+    let WrittenRequest {
         uid,
         resource,
         sub_resource,
@@ -259,7 +259,7 @@ fn user(uid: &str, text: &RawValue) -> Result<UserInfo, ReviewError> {
     if text.len() > LONGEST_USER {
         return Err(large(LargeUser::Bytes));
     }
-    let Counted { groups, extra } = serde_json::from_str(text).map_err(ReviewError::Shape)?;
+    let UserSize { groups, extra } = serde_json::from_str(text).map_err(ReviewError::Shape)?;
     if groups.is_some_and(|it| it.0 > MOST_GROUPS) {
         return Err(large(LargeUser::Groups));
     }
@@ -275,17 +275,17 @@ fn user(uid: &str, text: &RawValue) -> Result<UserInfo, ReviewError> {
 
 /// How much there is of a user, of which nothing is kept.
 #[derive(Deserialize)]
-struct Counted {
+struct UserSize {
     #[serde(default)]
-    groups: Option<Count>,
+    groups: Option<ListSize>,
     #[serde(default)]
-    extra: Option<Count>,
+    extra: Option<ListSize>,
 }
 
 /// The items of a list, or the keys and values of a map of lists.
-struct Count(usize);
+struct ListSize(usize);
 
-impl<'de> Deserialize<'de> for Count {
+impl<'de> Deserialize<'de> for ListSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Counter).map(Self)
     }
@@ -314,7 +314,7 @@ impl<'de> Visitor<'de> for Counter {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<usize, A::Error> {
         let mut count = 0;
-        while let Some((IgnoredAny, Count(values))) = entries.next_entry()? {
+        while let Some((IgnoredAny, ListSize(values))) = entries.next_entry()? {
             count += 1 + values;
         }
         Ok(count)
@@ -382,7 +382,7 @@ impl RefusalStatus {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Reply<'a> {
+struct AdmissionReply<'a> {
     api_version: &'a str,
     kind: &'a str,
     response: Response<'a>,
@@ -394,7 +394,7 @@ struct Response<'a> {
     uid: &'a str,
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<Status<'a>>,
+    status: Option<AdmissionStatus<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     patch_type: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -404,7 +404,7 @@ struct Response<'a> {
 }
 
 #[derive(Serialize)]
-struct Status<'a> {
+struct AdmissionStatus<'a> {
     #[serde(rename = "status")]
     success: &'a str,
     code: u16,
@@ -433,7 +433,7 @@ pub(crate) fn render(uid: &str, answer: &AdmissionAnswer) -> Result<Vec<u8>, ser
         }
         AdmissionAnswer::Refused(AdmissionRefusal { status, message }) => {
             let (code, reason) = status.wire();
-            response.status = Some(Status {
+            response.status = Some(AdmissionStatus {
                 success: "Failure",
                 code,
                 reason,
@@ -441,7 +441,7 @@ pub(crate) fn render(uid: &str, answer: &AdmissionAnswer) -> Result<Vec<u8>, ser
             });
         }
     }
-    serde_json::to_vec(&Reply {
+    serde_json::to_vec(&AdmissionReply {
         api_version: API_VERSION,
         kind: KIND,
         response,

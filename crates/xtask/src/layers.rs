@@ -2,6 +2,7 @@
 
 mod circles;
 mod modules;
+mod names;
 
 use std::{
     collections::BTreeSet,
@@ -59,14 +60,23 @@ const DEVELOPMENT: [&str; 4] = ["campaign", "e2e", "testkit", "xtask"];
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     from: String,
+    /// What `from` does with `to`.
+    verb: &'static str,
     to: String,
     rule: &'static str,
 }
 
+const DEPENDS: &str = "depends on";
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { from, to, rule } = self;
-        write!(f, "{from} depends on {to}: {rule}")
+        let Self {
+            from,
+            verb,
+            to,
+            rule,
+        } = self;
+        write!(f, "{from} {verb} {to}: {rule}")
     }
 }
 
@@ -86,7 +96,9 @@ pub(crate) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
     let members = workspace::members(workspace)?;
     let mut violations = between_members(&members);
     violations.extend(modules::check(workspace)?);
-    violations.extend(circles::check(&members)?);
+    let shipped = modules::shipped(&members)?;
+    violations.extend(circles::check(&shipped));
+    violations.extend(names::check(workspace, &shipped)?);
     for name in WITHOUT_IO {
         if let Some(member) = members.get(name) {
             violations.extend(input_and_output(workspace, name)?);
@@ -107,6 +119,7 @@ fn between_members(members: &Members) -> Vec<Violation> {
         .filter_map(|(from, to)| {
             broken_rule(from, to).map(|rule| Violation {
                 from: from.to_owned(),
+                verb: DEPENDS,
                 to: to.to_owned(),
                 rule,
             })
@@ -165,6 +178,7 @@ fn input_and_output(workspace: &Path, name: &str) -> anyhow::Result<Vec<Violatio
     found.dedup();
     let violation = |library: &str| Violation {
         from: name.to_owned(),
+        verb: DEPENDS,
         to: library.to_owned(),
         rule: "decisions and types do no input or output",
     };
@@ -182,6 +196,7 @@ fn standard_input_and_output(name: &str, dir: &Path) -> anyhow::Result<Vec<Viola
             {
                 violations.push(Violation {
                     from: format!("{name} ({})", source.strip_prefix(dir)?.display()),
+                    verb: DEPENDS,
                     to: format!("std::{module}"),
                     rule: "decisions and types do no input or output",
                 });

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use evaluation_api::client::{Client, Settings};
+use evaluation_api::client::{Client, ClientSettings};
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::watch;
@@ -80,7 +80,7 @@ impl Program {
 
     /// A client with a connection of its own. To be called inside a runtime.
     pub(crate) fn over_tls(&self, running: &Running, token: PathBuf) -> Client {
-        Client::new(Settings {
+        Client::new(ClientSettings {
             url: format!("https://localhost:{}", running.address.port()),
             tls: self.tls.clone(),
             token_file: token,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::candidates::{CandidateRoles, Missing, RoleSet};
+use super::candidates::{CandidateRoles, MissingRoles, RoleSet};
 use super::postings::asked;
 use super::reach::{Reached, View};
 use super::role::Role;
@@ -21,7 +21,7 @@ const ALLOWED: &str = "RBAC: allowed by ";
 /// The subjects that may do something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
-pub struct WhoCan {
+pub struct AllowedSubjects {
     /// The subjects that RBAC allows it. Subjects that only another authorizer allows it are not included.
     pub subjects: BTreeSet<Subject>,
     /// True when there are more than the caller asked for.
@@ -87,8 +87,8 @@ impl RbacIndex {
         target: Target<'_>,
         most: usize,
         counts: impl Fn(&Binding) -> bool,
-    ) -> WhoCan {
-        let (mut found, mut who) = (FirstSubjects::new(most), WhoCan::default());
+    ) -> AllowedSubjects {
+        let (mut found, mut who) = (FirstSubjects::new(most), AllowedSubjects::default());
         let all = self.candidates(verb, target);
         let namespace = target.namespace();
         for view in self.views(namespace).into_iter().flatten() {
@@ -144,8 +144,8 @@ impl RbacIndex {
     }
 
     /// The roles that bindings of a view refer to although they do not exist.
-    fn missing<'a>(&'a self, view: View<'a>) -> Missing<'a> {
-        Missing {
+    fn missing<'a>(&'a self, view: View<'a>) -> MissingRoles<'a> {
+        MissingRoles {
             cluster: &self.scopes.cluster.missing,
             namespace: view.name.map(|_| &view.scope.missing),
         }

@@ -146,12 +146,12 @@ impl RoleSet for CandidateRoles<'_> {
 
 /// The roles that bindings refer to and that do not exist: in the cluster and in one namespace.
 #[derive(Clone, Copy)]
-pub(super) struct Missing<'a> {
+pub(super) struct MissingRoles<'a> {
     pub(super) cluster: &'a BTreeSet<RoleId>,
     pub(super) namespace: Option<&'a BTreeSet<RoleId>>,
 }
 
-impl RoleSet for Missing<'_> {
+impl RoleSet for MissingRoles<'_> {
     fn at_most(&self) -> usize {
         self.cluster.len() + self.namespace.map_or(0, BTreeSet::len)
     }

@@ -7,7 +7,7 @@ use std::collections::btree_set::{self, BTreeSet};
 
 use super::candidates::RoleSet;
 use super::role::{Bound, BoundBy};
-use super::scope::{Scope, Via};
+use super::scope::{FoundBy, Scope};
 use super::{AllowedBy, Binding, BindingId, ByRole, RbacIndex, RoleId};
 use crate::User;
 
@@ -73,7 +73,7 @@ impl<'a, S: RoleSet> Reached<'a, S> {
 
     /// The bindings under one of the user's names; none when there are no more names.
     fn held(&self, name: usize) -> Option<&'a ByRole> {
-        let via = Via::of(name, self.user)?;
+        let via = FoundBy::of(name, self.user)?;
         Some(self.view.scope.held_via(via, self.user).unwrap_or(&NONE))
     }
 
@@ -173,7 +173,7 @@ impl RbacIndex {
         name: usize,
     ) -> Option<AllowedBy<'a>> {
         let grant = self.grant(self.bindings.get(id.0)?, user)?;
-        let via = Via::of(name, user)?;
+        let via = FoundBy::of(name, user)?;
         via.finds(grant.subject, user).then_some(grant)
     }
 }

@@ -32,13 +32,13 @@ pub(super) struct Scope {
 
 /// The name of the user by which a binding was found.
 #[derive(Clone, Copy)]
-pub(super) enum Via {
+pub(super) enum FoundBy {
     User,
     /// The group at this place in the user's list.
     Group(usize),
 }
 
-impl Via {
+impl FoundBy {
     /// A user's names in order: its own, then its groups.
     pub(super) fn of(number: usize, user: &User) -> Option<Self> {
         match number.checked_sub(1) {
@@ -171,15 +171,15 @@ impl Scope {
         &'a self,
         user: &'a User,
     ) -> impl Iterator<Item = (usize, &'a ByRole)> + 'a {
-        let names = (0..).map_while(|name| Some((name, Via::of(name, user)?)));
+        let names = (0..).map_while(|name| Some((name, FoundBy::of(name, user)?)));
         names.filter_map(|(name, via)| Some((name, self.held_via(via, user)?)))
     }
 
     /// The bindings that apply to a user by one of its names.
-    pub(super) fn held_via(&self, via: Via, user: &User) -> Option<&ByRole> {
+    pub(super) fn held_via(&self, via: FoundBy, user: &User) -> Option<&ByRole> {
         match via {
-            Via::User => self.users.get(user.name.as_str()),
-            Via::Group(at) => self.groups.get(user.groups.get(at)?.as_str()),
+            FoundBy::User => self.users.get(user.name.as_str()),
+            FoundBy::Group(at) => self.groups.get(user.groups.get(at)?.as_str()),
         }
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use authz::{
-    Authorizer, NonResourceRule, RbacIndex, ResolveError, ResourceRule, RuleResolver, Subject,
-    Target, User, UserRules, WhoCan,
+    AllowedSubjects, Authorizer, NonResourceRule, RbacIndex, ResolveError, ResourceRule,
+    RuleResolver, Subject, Target, User, UserRules,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -168,7 +168,7 @@ fn who_can_is_everybody_whom_a_matching_binding_names() {
     ];
     assert_eq!(
         index.who_can("get", Target::Resource(on("ns", "pods")), 4, |_| true),
-        WhoCan {
+        AllowedSubjects {
             subjects: in_ns.into(),
             is_cut: false,
             errors: [ResolveError::RoleNotFound("gone".to_owned())].into(),

@@ -16,8 +16,8 @@ use request_controller::{
     grant,
     plan::{self, Action, Plan, Terms},
     seen::{
-        ConnectorSeen, EvidenceState, Freshness, FrozenSeen, GrantKind, Judged, Managed, OLDEST,
-        Observed, PodFacts, PodSeen, PolicySeen, StandingSeen, TupleSeen,
+        ConnectorSeen, EvidenceState, Freshness, FrozenSeen, GrantKind, Managed, OLDEST, Observed,
+        PodFacts, PodSeen, PolicyJudgement, PolicySeen, StandingSeen, TupleSeen,
     },
     selection::{self, CheckCandidates},
     snapshot,
@@ -235,7 +235,7 @@ fn held(seen: &Seen, policy: u8, entry: &MatchedPolicy) -> EvidenceState {
 }
 
 /// The result of a policy's checks before a grant.
-fn judged(request: &AccessRequest, seen: &Seen, policy: u8) -> Option<Judged> {
+fn judged(request: &AccessRequest, seen: &Seen, policy: u8) -> Option<PolicyJudgement> {
     let life = seen.policies[usize::from(policy)];
     let slot = seen.id.slot();
     let policy_object = objects::policy(policy, life)?;
@@ -248,7 +248,7 @@ fn judged(request: &AccessRequest, seen: &Seen, policy: u8) -> Option<Judged> {
     let Heard { check, silent } = seen.checks[usize::from(policy)];
     let object = objects::approval(slot, policy, check);
     if silent && check != Check::Deleted {
-        return Some(Judged::Unanswered);
+        return Some(PolicyJudgement::Unanswered);
     }
     let found: Vec<_> = wanted
         .iter()
@@ -266,7 +266,7 @@ fn judged(request: &AccessRequest, seen: &Seen, policy: u8) -> Option<Judged> {
         })
         .collect();
     let said = objects::said(slot, policy, check, objects::form_of(life)?);
-    Some(Judged::Answered(verdict::answer(
+    Some(PolicyJudgement::Answered(verdict::answer(
         request,
         &wanted,
         &found,

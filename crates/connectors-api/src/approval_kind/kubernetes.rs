@@ -5,12 +5,12 @@
 //! controllers write during normal operation, or that decide about access themselves: writing such an object is not
 //! an approval.
 
-use super::{NEVER, OTHER, Row};
+use super::{KindRow, NEVER, OTHER};
 use crate::names::GROUP;
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[KindRow] = &[
     // The administrator opts in, because the request-controller then reads every ConfigMap of the cluster.
-    Row {
+    KindRow {
         group: "",
         kind: Some("ConfigMap"),
         needs: OTHER,
@@ -24,8 +24,8 @@ pub(super) const ROWS: &[Row] = &[
     never("apiregistration.k8s.io"),
 ];
 
-const fn never(group: &'static str) -> Row {
-    Row {
+const fn never(group: &'static str) -> KindRow {
+    KindRow {
         group,
         kind: None,
         needs: NEVER,

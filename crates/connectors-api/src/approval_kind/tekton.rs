@@ -1,14 +1,14 @@
 //! Tekton Pipelines and the manual approval gate.
 
-use super::{ApprovalKind, Lineage, LineageKind, OTHER, Row};
+use super::{ApprovalKind, KindRow, Lineage, LineageKind, OTHER};
 
 /// The group of the manual approval gate.
 const GATE: &str = "openshift-pipelines.org";
 /// The group of Tekton Pipelines.
 const TEKTON: &str = "tekton.dev";
 
-pub(super) const ROWS: &[Row] = &[
-    Row {
+pub(super) const ROWS: &[KindRow] = &[
+    KindRow {
         group: GATE,
         kind: Some("ApprovalTask"),
         needs: ApprovalKind {
@@ -19,7 +19,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     // A time window, for example. It is no child of a run, so labels and state decide.
-    Row {
+    KindRow {
         group: GATE,
         kind: Some("ApprovalRequest"),
         needs: ApprovalKind {
@@ -27,7 +27,7 @@ pub(super) const ROWS: &[Row] = &[
             ..OTHER
         },
     },
-    Row {
+    KindRow {
         group: GATE,
         kind: None,
         needs: ApprovalKind {
@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     // PipelineRuns, TaskRuns and CustomRuns are read for the lineage of ApprovalTasks.
-    Row {
+    KindRow {
         group: TEKTON,
         kind: None,
         needs: ApprovalKind {

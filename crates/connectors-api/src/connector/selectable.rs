@@ -24,16 +24,16 @@ pub struct Selectable {
 #[derive(Deserialize)]
 struct ConnectorFields {
     #[serde(default)]
-    metadata: Metadata,
+    metadata: SelectableMetadata,
     #[serde(default)]
-    spec: Spec,
+    spec: SelectableSpec,
 }
 
 /// `service-kit` reads the same fields of other kinds. It must not depend on the kinds of this crate, and
 /// this crate must not depend on libraries of processes, so neither can reuse the other's type.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Metadata {
+struct SelectableMetadata {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -46,13 +46,13 @@ struct Metadata {
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Spec {
+struct SelectableSpec {
     connector_class_name: Option<String>,
 }
 
 impl From<ConnectorFields> for Selectable {
     fn from(ConnectorFields { metadata, spec }: ConnectorFields) -> Self {
-        let Metadata {
+        let SelectableMetadata {
             name,
             namespace,
             uid,

@@ -1,6 +1,6 @@
 //! The objects that a check selects, and the checks that fail regardless of their objects.
 
-use super::object::Object;
+use super::object::FoundForCheck;
 use super::{JudgeReason, Stage};
 use crate::access_policy::{Check, ObjectKind, Provenance};
 use crate::approval_kind::{
@@ -15,7 +15,7 @@ use crate::template::{Budget, RenderedLabels, TemplateData};
 /// regardless of its objects.
 #[derive(Debug)]
 pub(super) struct CheckSelectors {
-    refused: Option<Problem>,
+    refused: Option<SelectionProblem>,
     /// Used before a grant.
     by_policy: SelectorTemplate,
 }
@@ -36,9 +36,9 @@ pub(super) struct ByPolicy {
     fields: Option<FieldSelector>,
 }
 
-type Problem = (JudgeReason, String);
+type SelectionProblem = (JudgeReason, String);
 
-fn failed(error: &dyn std::fmt::Display) -> Problem {
+fn failed(error: &dyn std::fmt::Display) -> SelectionProblem {
     let message = format!("selector.labels: {error}");
     (JudgeReason::TemplateFailed, message)
 }
@@ -62,7 +62,7 @@ pub fn not_shared(field: &str) -> String {
 }
 
 /// The error with which a check fails both before and after a grant.
-fn refused(check: &Check) -> Result<(), Problem> {
+fn refused(check: &Check) -> Result<(), SelectionProblem> {
     if !may_approve(&check.selector.object_ref) {
         let ObjectKind { api_version, kind } = &check.selector.object_ref;
         let message = format!(
@@ -90,7 +90,7 @@ impl CheckSelection {
         data: &TemplateData,
         budget: &mut Budget,
         stage: Stage,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, SelectionProblem> {
         let CheckSelectors { refused, by_policy } = selector;
         if let Some(problem) = refused {
             return Err(problem.clone());
@@ -118,7 +118,7 @@ impl CheckSelection {
         self,
         is_foreign: bool,
         shared: &[FieldPath],
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, SelectionProblem> {
         let hidden = match &self {
             Self::ByPolicy(it) if is_foreign => it.fields.as_ref().and_then(|it| it.hidden(shared)),
             Self::ByPolicy(_) | Self::ByGrant => None,
@@ -139,7 +139,11 @@ impl CheckSelection {
     }
 
     /// The reason why an object does not belong to the check.
-    pub(super) fn problem_with(&self, check: &Check, object: &Object) -> Option<Problem> {
+    pub(super) fn problem_with(
+        &self,
+        check: &Check,
+        object: &FoundForCheck,
+    ) -> Option<SelectionProblem> {
         let Some(identity) = &object.identity else {
             let message = "an object without apiVersion, kind, namespace, name, UID or \
                            resourceVersion cannot be told from another"
@@ -213,7 +217,7 @@ pub fn proof_needed(check: &Check) -> ProofNeeded {
 }
 
 /// A check whose proof no lineage gives fails.
-fn proof(check: &Check) -> Result<(), Problem> {
+fn proof(check: &Check) -> Result<(), SelectionProblem> {
     let kind = &check.selector.object_ref;
     match proof_needed(check) {
         ProofNeeded::No | ProofNeeded::By(_) => Ok(()),

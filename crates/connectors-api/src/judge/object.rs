@@ -22,7 +22,7 @@ const HIDDEN: &str = "the policy's Rego module decided; its words are not shown 
 
 /// An object that was found for a check.
 #[derive(Debug)]
-pub(super) struct Object {
+pub(super) struct FoundForCheck {
     pub(super) value: Value,
     /// The part that a policy of another namespace sees; none if the policy is in the object's namespace.
     pub(super) seen: Option<Value>,
@@ -48,7 +48,7 @@ pub(super) struct JudgedObject {
     run_creator: Option<String>,
 }
 
-impl Object {
+impl FoundForCheck {
     pub(super) fn read(value: Value) -> Self {
         let text = |pointer| {
             let text = value.pointer(pointer).and_then(Value::as_str);
@@ -357,13 +357,13 @@ fn pending(kind: &ObjectKind, identity: &ObjectRef, awaiting: Option<&Value>) ->
     }
 }
 
-fn unreadable(object: &Object, error: StateError) -> JudgedObject {
+fn unreadable(object: &FoundForCheck, error: StateError) -> JudgedObject {
     let identity = object.identity.clone().unwrap_or_default();
     let message = format!("{identity}: {error}");
     JudgedObject::failed(object, JudgeReason::StateUnreadable.into(), message)
 }
 
-fn rego_failed(object: &Object, failure: &RegoFailure, is_foreign: bool) -> JudgedObject {
+fn rego_failed(object: &FoundForCheck, failure: &RegoFailure, is_foreign: bool) -> JudgedObject {
     let identity = object.identity.clone().unwrap_or_default();
     let (reason, detail) = match failure {
         RegoFailure::Limit(detail) => (JudgeReason::RegoLimit, detail),
@@ -378,7 +378,7 @@ fn rego_failed(object: &Object, failure: &RegoFailure, is_foreign: bool) -> Judg
 }
 
 impl JudgedObject {
-    pub(super) fn failed(object: &Object, reason: ResultReason, message: String) -> Self {
+    pub(super) fn failed(object: &FoundForCheck, reason: ResultReason, message: String) -> Self {
         Self {
             identity: object.identity.clone().unwrap_or_default(),
             state: String::new(),

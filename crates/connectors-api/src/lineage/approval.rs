@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::object::{ControllerRef, Object, is_set, text};
+use super::object::{ControllerRef, LinkObject, is_set, text};
 use super::results::Values;
-use super::{Absent, LineageReason, LineageStep, MissingLink, RunKind, Stop, refused};
+use super::{Absent, LineageReason, LineageStep, MissingLink, ProofStop, RunKind, refused};
 use crate::access_request::Approval;
 
 /// Group and version of the kind.
@@ -23,9 +23,9 @@ const GROUP: &str = "group:";
 const MOST_APPROVERS: usize = 1_000;
 
 /// An approver as the gate knows it: whether it is a group, and its name.
-type Listed<'a> = (bool, &'a str);
+type ApproverKey<'a> = (bool, &'a str);
 
-pub(super) fn is_of_the_gate(approval: &Object<'_>) -> LineageStep {
+pub(super) fn is_of_the_gate(approval: &LinkObject<'_>) -> LineageStep {
     if approval.is_kind(API_VERSION, KIND) {
         return Ok(());
     }
@@ -36,7 +36,7 @@ pub(super) fn is_of_the_gate(approval: &Object<'_>) -> LineageStep {
 }
 
 /// Approval and pod are in one namespace.
-pub(super) fn is_beside(approval: &Object<'_>, pod: &Object<'_>) -> LineageStep {
+pub(super) fn is_beside(approval: &LinkObject<'_>, pod: &LinkObject<'_>) -> LineageStep {
     if approval.namespace != pod.namespace {
         let message = format!("{approval} is in another namespace than the pod");
         return refused(LineageReason::OtherNamespace, message);
@@ -45,7 +45,7 @@ pub(super) fn is_beside(approval: &Object<'_>, pod: &Object<'_>) -> LineageStep 
 }
 
 /// The CustomRun that controls the approval. The gate gives both one name.
-pub(super) fn owner<'a>(approval: &Object<'a>) -> LineageStep<ControllerRef<'a>> {
+pub(super) fn owner<'a>(approval: &LinkObject<'a>) -> LineageStep<ControllerRef<'a>> {
     let Some(owner) = approval.controller(RunKind::CustomRun) else {
         let message = format!("no CustomRun controls {approval}");
         return refused(LineageReason::ApprovalWithoutCustomRun, message);
@@ -61,7 +61,7 @@ pub(super) fn owner<'a>(approval: &Object<'a>) -> LineageStep<ControllerRef<'a>>
 }
 
 /// The approval is the one that the CustomRun asks for.
-pub(super) fn check(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep {
+pub(super) fn check(approval: &LinkObject<'_>, custom_run: &LinkObject<'_>) -> LineageStep {
     approval.is_not_going()?;
     asks_for_approval(custom_run)?;
     is_not_older(approval, custom_run)?;
@@ -71,7 +71,7 @@ pub(super) fn check(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageSt
 }
 
 /// The gate makes ApprovalTasks for no other custom tasks.
-fn asks_for_approval(custom_run: &Object<'_>) -> LineageStep {
+fn asks_for_approval(custom_run: &LinkObject<'_>) -> LineageStep {
     let reference = (
         custom_run.text("/spec/customRef/apiVersion"),
         custom_run.text("/spec/customRef/kind"),
@@ -83,7 +83,7 @@ fn asks_for_approval(custom_run: &Object<'_>) -> LineageStep {
     Ok(())
 }
 
-fn is_not_older(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep {
+fn is_not_older(approval: &LinkObject<'_>, custom_run: &LinkObject<'_>) -> LineageStep {
     if approval.is_older_than(custom_run) {
         let message = format!("{approval} was created before {custom_run}");
         return refused(LineageReason::ApprovalOlderThanCustomRun, message);
@@ -93,7 +93,7 @@ fn is_not_older(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep {
 
 /// The gate lets approvers decide after the CustomRun was cancelled. A CustomRun fails for a rejection and for a timeout;
 /// an approval that says otherwise was changed afterwards.
-fn is_open(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep {
+fn is_open(approval: &LinkObject<'_>, custom_run: &LinkObject<'_>) -> LineageStep {
     let has_failed =
         custom_run.succeeded() == Some(false) && approval.text("/status/state") != "rejected";
     if is_set(custom_run.value, "/spec/status") || has_failed {
@@ -103,7 +103,7 @@ fn is_open(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep {
     Ok(())
 }
 
-fn has_approvers(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep {
+fn has_approvers(approval: &LinkObject<'_>, custom_run: &LinkObject<'_>) -> LineageStep {
     let wanted = wanted_approvers(custom_run);
     let listed = listed_approvers(approval);
     if wanted.is_none() || wanted != listed {
@@ -115,7 +115,7 @@ fn has_approvers(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep 
 
 /// The approvers of the parameters, in the gate's reading: the first of two equal names counts, whether it is a user's
 /// or a group's. The gate keeps their order; its webhook compares entries by their place.
-fn wanted_approvers<'a>(custom_run: &Object<'a>) -> Option<Vec<Listed<'a>>> {
+fn wanted_approvers<'a>(custom_run: &LinkObject<'a>) -> Option<Vec<ApproverKey<'a>>> {
     let names = parameter(custom_run, "approvers")?.as_array()?;
     if !(1..=MOST_APPROVERS).contains(&names.len()) {
         return None;
@@ -139,7 +139,7 @@ fn wanted_approvers<'a>(custom_run: &Object<'a>) -> Option<Vec<Listed<'a>>> {
 }
 
 /// The approvers of the object; none when an entry cannot be read or comes twice.
-fn listed_approvers<'a>(approval: &Object<'a>) -> Option<Vec<Listed<'a>>> {
+fn listed_approvers<'a>(approval: &LinkObject<'a>) -> Option<Vec<ApproverKey<'a>>> {
     let entries = approval.list("/spec/approvers");
     if entries.len() > MOST_APPROVERS {
         return None;
@@ -170,7 +170,7 @@ fn is_group(entry: &Value) -> Option<bool> {
     }
 }
 
-fn has_count(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep {
+fn has_count(approval: &LinkObject<'_>, custom_run: &LinkObject<'_>) -> LineageStep {
     let wanted = match parameter(custom_run, "numberOfApprovalsRequired") {
         None => Some(1),
         Some(value) => value.as_str().and_then(|it| it.parse::<u64>().ok()),
@@ -183,13 +183,13 @@ fn has_count(approval: &Object<'_>, custom_run: &Object<'_>) -> LineageStep {
     Ok(())
 }
 
-fn count(approval: &Object<'_>) -> Option<u64> {
+fn count(approval: &LinkObject<'_>) -> Option<u64> {
     let count = approval.value.pointer("/spec/numberOfApprovalsRequired");
     count.and_then(Value::as_u64)
 }
 
 /// The only parameter of a name.
-fn parameter<'a>(custom_run: &Object<'a>, name: &str) -> Option<&'a Value> {
+fn parameter<'a>(custom_run: &LinkObject<'a>, name: &str) -> Option<&'a Value> {
     let values = Values::of_list(custom_run.list("/spec/params"))?;
     values.get(name)
 }
@@ -224,7 +224,7 @@ fn folded(key: &str) -> String {
 }
 
 /// The decision of the approvers.
-pub(super) fn decision(approval: &Object<'_>) -> LineageStep<Vec<Approval>> {
+pub(super) fn decision(approval: &LinkObject<'_>) -> LineageStep<Vec<Approval>> {
     if !is_unambiguous(approval.value) {
         let message = format!("{approval} has fields that differ in nothing but case");
         return refused(LineageReason::AmbiguousFields, message);
@@ -232,14 +232,16 @@ pub(super) fn decision(approval: &Object<'_>) -> LineageStep<Vec<Approval>> {
     match approval.text("/status/state") {
         "approved" => quorum(approval),
         "rejected" => rejection(approval),
-        "" | "pending" if is_text_or_absent(approval) => Err(Stop::Waiting(vec![MissingLink {
-            api_version: API_VERSION,
-            kind: KIND,
-            namespace: approval.namespace.to_owned(),
-            name: approval.name.to_owned(),
-            uid: Some(approval.uid.to_owned()),
-            what: Absent::Decision,
-        }])),
+        "" | "pending" if is_text_or_absent(approval) => {
+            Err(ProofStop::Waiting(vec![MissingLink {
+                api_version: API_VERSION,
+                kind: KIND,
+                namespace: approval.namespace.to_owned(),
+                name: approval.name.to_owned(),
+                uid: Some(approval.uid.to_owned()),
+                what: Absent::Decision,
+            }]))
+        }
         _ => {
             let message = format!("{approval} is in a state that the gate does not write");
             refused(LineageReason::StateUnknown, message)
@@ -247,13 +249,13 @@ pub(super) fn decision(approval: &Object<'_>) -> LineageStep<Vec<Approval>> {
     }
 }
 
-fn is_text_or_absent(approval: &Object<'_>) -> bool {
+fn is_text_or_absent(approval: &LinkObject<'_>) -> bool {
     let state = approval.value.pointer("/status/state");
     state.is_none_or(|it| it.is_string() || it.is_null())
 }
 
 /// A rejection that no approver gave is the gate's timeout.
-fn rejection<T>(approval: &Object<'_>) -> LineageStep<T> {
+fn rejection<T>(approval: &LinkObject<'_>) -> LineageStep<T> {
     // The gate records who said yes before the time was over.
     let mut responses = approval.list("/status/approversResponse").iter();
     let was_refused = responses.any(|it| {
@@ -269,7 +271,7 @@ fn rejection<T>(approval: &Object<'_>) -> LineageStep<T> {
 
 /// Enough different users said yes, and none said no: counted from what each of them wrote. An entry of a group counts
 /// through its members alone, each once.
-fn quorum(approval: &Object<'_>) -> LineageStep<Vec<Approval>> {
+fn quorum(approval: &LinkObject<'_>) -> LineageStep<Vec<Approval>> {
     let approvers = approving(approval);
     let have = u64::try_from(approvers.len()).unwrap_or(0);
     let need = count(approval).unwrap_or(u64::MAX).max(1);
@@ -292,7 +294,7 @@ fn says(entry: &Value, word: &str) -> bool {
 }
 
 /// The entries with an input, each with the group that it belongs to.
-fn inputs<'a>(approval: &Object<'a>) -> impl Iterator<Item = (&'a Value, Option<&'a str>)> {
+fn inputs<'a>(approval: &LinkObject<'a>) -> impl Iterator<Item = (&'a Value, Option<&'a str>)> {
     let entries = approval.list("/spec/approvers").iter();
     entries.flat_map(|entry| {
         let members = super::object::list(entry, "/users").iter();
@@ -306,14 +308,14 @@ fn inputs<'a>(approval: &Object<'a>) -> impl Iterator<Item = (&'a Value, Option<
     })
 }
 
-fn says_no(approval: &Object<'_>) -> usize {
+fn says_no(approval: &LinkObject<'_>) -> usize {
     inputs(approval)
         .filter(|(it, _)| says(it, "reject"))
         .count()
 }
 
 /// The approving users. The members of a group count when the group's own entry says yes, as in the gate.
-fn approving(approval: &Object<'_>) -> BTreeMap<String, Approval> {
+fn approving(approval: &LinkObject<'_>) -> BTreeMap<String, Approval> {
     let mut approving = BTreeMap::new();
     let mut add = |entry: &Value, group: Option<&str>| {
         let name = text(entry, "/name");

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::object::{ControllerRef, Object, list, text};
+use super::object::{ControllerRef, LinkObject, list, text};
 use super::proof::Proof;
 use super::{LineageReason, LineageStep, RunKind, content, matrix, names, refused, run};
 
@@ -16,14 +16,14 @@ const CHILDREN: &str = "status.childReferences";
 
 impl<'a> Proof<'a> {
     /// Proves a child of the run, and what its parameters are made from.
-    pub(super) fn child(&mut self, kind: RunKind, child: &Object<'a>) -> LineageStep {
+    pub(super) fn child(&mut self, kind: RunKind, child: &LinkObject<'a>) -> LineageStep {
         self.child_at(kind, child, 0)
     }
 
     pub(super) fn child_at(
         &mut self,
         kind: RunKind,
-        child: &Object<'a>,
+        child: &LinkObject<'a>,
         depth: u32,
     ) -> LineageStep {
         if self.proven.contains_key(&(kind, child.name)) {
@@ -67,7 +67,7 @@ impl<'a> Proof<'a> {
     /// The run lists the CustomRun of an approval.
     pub(super) fn asks_for(
         &mut self,
-        approval: &Object<'_>,
+        approval: &LinkObject<'_>,
         owner: ControllerRef<'_>,
     ) -> LineageStep {
         // Less than a step for each child: the number of strangers has no limit.
@@ -88,7 +88,7 @@ impl<'a> Proof<'a> {
 
     /// The labels by which policies select an approval are those of its run and pipeline task. The gate's webhook lets
     /// every approver change them.
-    pub(super) fn is_labelled(&self, approval: &Object<'_>) -> LineageStep {
+    pub(super) fn is_labelled(&self, approval: &LinkObject<'_>) -> LineageStep {
         let mut entries = self.entries(RunKind::CustomRun, approval.name);
         let task = entries.next().map(|it| text(it, "/pipelineTaskName"));
         let labels = [
@@ -120,7 +120,7 @@ impl<'a> Proof<'a> {
     }
 
     /// The pipeline task for which the run lists a child.
-    fn task_of(&self, kind: RunKind, child: &Object<'_>) -> LineageStep<&'a Value> {
+    fn task_of(&self, kind: RunKind, child: &LinkObject<'_>) -> LineageStep<&'a Value> {
         let mut entries = self.entries(kind, child.name);
         let Some(entry) = entries.next() else {
             return self.not_listed(kind, child.name);
@@ -177,7 +177,7 @@ impl<'a> Proof<'a> {
 }
 
 /// The run controls the child, by UID.
-fn is_owned(kind: RunKind, child: &Object<'_>, run: &Object<'_>) -> LineageStep {
+fn is_owned(kind: RunKind, child: &LinkObject<'_>, run: &LinkObject<'_>) -> LineageStep {
     let owner = run::owner(kind, child)?;
     if owner.uid != run.uid || owner.name != run.name {
         let message = format!("{child} belongs to another PipelineRun than {run}");
@@ -187,7 +187,7 @@ fn is_owned(kind: RunKind, child: &Object<'_>, run: &Object<'_>) -> LineageStep 
 }
 
 /// The API server sets creation times: a child that is older than its run took the name in advance.
-fn is_not_older(child: &Object<'_>, run: &Object<'_>) -> LineageStep {
+fn is_not_older(child: &LinkObject<'_>, run: &LinkObject<'_>) -> LineageStep {
     if child.is_older_than(run) {
         let message = format!("{child} was created before {run}");
         return refused(LineageReason::ChildOlderThanRun, message);
@@ -196,7 +196,7 @@ fn is_not_older(child: &Object<'_>, run: &Object<'_>) -> LineageStep {
 }
 
 /// The pipeline task makes children of that kind.
-fn makes(task: &Value, kind: RunKind, child: &Object<'_>) -> LineageStep {
+fn makes(task: &Value, kind: RunKind, child: &LinkObject<'_>) -> LineageStep {
     if content::kind_of(task) != Some(kind) {
         let message = format!(
             "pipeline task {} does not make {child}",
@@ -208,7 +208,7 @@ fn makes(task: &Value, kind: RunKind, child: &Object<'_>) -> LineageStep {
 }
 
 /// A task that `when` left out has no child.
-fn is_not_skipped(task: &Value, run: &Object<'_>) -> LineageStep {
+fn is_not_skipped(task: &Value, run: &LinkObject<'_>) -> LineageStep {
     let name = text(task, "/name");
     let skipped = list(run.value, "/status/skippedTasks");
     if skipped.iter().any(|it| text(it, "/name") == name) {
@@ -219,7 +219,7 @@ fn is_not_skipped(task: &Value, run: &Object<'_>) -> LineageStep {
 }
 
 /// The place of a child among those of its pipeline task.
-fn has_derived_name(child: &Object<'_>, names: &[String]) -> LineageStep<usize> {
+fn has_derived_name(child: &LinkObject<'_>, names: &[String]) -> LineageStep<usize> {
     match names.iter().position(|it| it == child.name) {
         Some(index) => Ok(index),
         None => refused(

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::matrix::Combination;
-use super::object::{Object, is_set, list, text};
+use super::object::{LinkObject, is_set, list, text};
 use super::proof::Proof;
 use super::references::{has_lists, is_template};
 use super::{
@@ -67,7 +67,7 @@ pub(super) fn is_matrix(task: &Value) -> bool {
 pub(super) fn check(
     proof: &mut Proof<'_>,
     kind: RunKind,
-    child: &Object<'_>,
+    child: &LinkObject<'_>,
     task: &Value,
     combination: &Combination,
     depth: u32,
@@ -85,7 +85,7 @@ pub(super) fn check(
 }
 
 /// The child has no setting that the pipeline task does not give it.
-fn has_settings(child: &Object<'_>, task: &Value) -> LineageStep {
+fn has_settings(child: &LinkObject<'_>, task: &Value) -> LineageStep {
     let fields = child.value.get("spec").and_then(Value::as_object);
     let knows =
         |(name, value): (&String, &Value)| value.is_null() || KNOWN.contains(&name.as_str());
@@ -106,7 +106,7 @@ fn has_settings(child: &Object<'_>, task: &Value) -> LineageStep {
 }
 
 /// The service account of `taskRunSpecs`, or else of `taskRunTemplate`. Admission fills in the default of both.
-fn has_service_account(child: &Object<'_>, task: &Value, run: &Object<'_>) -> LineageStep {
+fn has_service_account(child: &LinkObject<'_>, task: &Value, run: &LinkObject<'_>) -> LineageStep {
     let own = pod_template::specs_of(run, text(task, "/name"));
     let own = own.map(|it| text(it, "/serviceAccountName"));
     let own = own.filter(|it| !it.is_empty()).last();
@@ -128,7 +128,7 @@ fn has_service_account(child: &Object<'_>, task: &Value, run: &Object<'_>) -> Li
 /// The parameters of the matrix and of the pipeline task, with results filled in.
 fn has_params(
     proof: &mut Proof<'_>,
-    child: &Object<'_>,
+    child: &LinkObject<'_>,
     task: &Value,
     combination: &Combination,
     depth: u32,
@@ -144,7 +144,7 @@ fn has_params(
     Ok(())
 }
 
-fn other_task<T>(child: &Object<'_>) -> LineageStep<T> {
+fn other_task<T>(child: &LinkObject<'_>) -> LineageStep<T> {
     let message = format!("{child} runs another task than its pipeline task says");
     refused(LineageReason::OtherTask, message)
 }
@@ -152,7 +152,7 @@ fn other_task<T>(child: &Object<'_>) -> LineageStep<T> {
 /// A CustomRun refers to what the pipeline task refers to.
 fn has_custom_ref(
     proof: &mut Proof<'_>,
-    child: &Object<'_>,
+    child: &LinkObject<'_>,
     task: &Value,
     depth: u32,
 ) -> LineageStep {
@@ -166,7 +166,12 @@ fn has_custom_ref(
 }
 
 /// A TaskRun refers to the task that the pipeline task refers to, or embeds the one that it embeds.
-fn has_task(proof: &mut Proof<'_>, child: &Object<'_>, task: &Value, depth: u32) -> LineageStep {
+fn has_task(
+    proof: &mut Proof<'_>,
+    child: &LinkObject<'_>,
+    task: &Value,
+    depth: u32,
+) -> LineageStep {
     let get = |value: &'_ Value, pointer: &str| {
         value.pointer(pointer).filter(|it| !it.is_null()).cloned()
     };
@@ -194,7 +199,7 @@ fn has_task(proof: &mut Proof<'_>, child: &Object<'_>, task: &Value, depth: u32)
 /// References are equal when name, kind, version, resolver and its parameters are; `Task` is the kind by default.
 fn is_ref(
     proof: &mut Proof<'_>,
-    child: &Object<'_>,
+    child: &LinkObject<'_>,
     task: &Value,
     (wanted, found): (&Value, &Value),
     depth: u32,

@@ -6,7 +6,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Absent, LineageReason, LineageStep, MOST_OBJECTS, MissingLink, Stop, refused};
+use super::{Absent, LineageReason, LineageStep, MOST_OBJECTS, MissingLink, ProofStop, refused};
 use crate::object_ref::ObjectRef;
 
 /// The API group of Tekton Pipelines.
@@ -55,7 +55,7 @@ impl RunKind {
 
 /// An object with a complete identity.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Object<'a> {
+pub(super) struct LinkObject<'a> {
     pub(super) value: &'a Value,
     api_version: &'a str,
     kind: &'a str,
@@ -74,7 +74,7 @@ pub(super) struct ControllerRef<'a> {
 }
 
 /// Messages contain names only, never more of the object.
-impl fmt::Display for Object<'_> {
+impl fmt::Display for LinkObject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.name)
     }
@@ -101,7 +101,7 @@ pub(super) fn is_set(value: &Value, pointer: &str) -> bool {
         .is_some_and(|it| !it.is_null() && it != "")
 }
 
-impl<'a> Object<'a> {
+impl<'a> LinkObject<'a> {
     /// The object, if its identity is complete.
     pub(super) fn read(value: &'a Value) -> LineageStep<Self> {
         let unreadable = || {
@@ -202,7 +202,7 @@ impl<'a> Object<'a> {
 
     /// A wait for a field of an object of one of the kinds between pod and approval.
     pub(super) fn lacks<T>(&self, kind: RunKind, field: &'static str) -> LineageStep<T> {
-        Err(Stop::Waiting(vec![MissingLink {
+        Err(ProofStop::Waiting(vec![MissingLink {
             api_version: kind.api_version(),
             kind: kind.as_str(),
             namespace: self.namespace.to_owned(),
@@ -216,7 +216,7 @@ impl<'a> Object<'a> {
 /// The objects between pod and approval.
 pub(super) struct LinkObjects<'a> {
     namespace: &'a str,
-    objects: BTreeMap<(RunKind, &'a str), Object<'a>>,
+    objects: BTreeMap<(RunKind, &'a str), LinkObject<'a>>,
 }
 
 impl<'a> LinkObjects<'a> {
@@ -227,7 +227,7 @@ impl<'a> LinkObjects<'a> {
         }
         let mut objects = BTreeMap::new();
         for value in values {
-            let object = Object::read(value)?;
+            let object = LinkObject::read(value)?;
             let kind = RunKind::ALL
                 .into_iter()
                 .find(|it| object.is_kind(it.api_version(), it.as_str()));
@@ -253,9 +253,9 @@ impl<'a> LinkObjects<'a> {
         kind: RunKind,
         name: &str,
         uid: Option<&str>,
-    ) -> LineageStep<Object<'a>> {
+    ) -> LineageStep<LinkObject<'a>> {
         self.objects.get(&(kind, name)).copied().ok_or_else(|| {
-            Stop::Waiting(vec![MissingLink {
+            ProofStop::Waiting(vec![MissingLink {
                 api_version: kind.api_version(),
                 kind: kind.as_str(),
                 namespace: self.namespace.to_owned(),
@@ -267,7 +267,11 @@ impl<'a> LinkObjects<'a> {
     }
 
     /// The owner, exactly.
-    pub(super) fn owned(&self, kind: RunKind, owner: ControllerRef<'_>) -> LineageStep<Object<'a>> {
+    pub(super) fn owned(
+        &self,
+        kind: RunKind,
+        owner: ControllerRef<'_>,
+    ) -> LineageStep<LinkObject<'a>> {
         let object = self.named(kind, owner.name, Some(owner.uid))?;
         if object.uid != owner.uid {
             let message = format!("{object} is not the one that the owner reference means");

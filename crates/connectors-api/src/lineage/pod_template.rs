@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::object::{Object, list, text};
+use super::object::{LinkObject, list, text};
 use super::proof::Proof;
 use super::{LineageReason, LineageStep, RunKind, content, refused};
 
@@ -16,7 +16,7 @@ const SPECS: [&str; 2] = ["stepSpecs", "sidecarSpecs"];
 const ONLY_TASK_RUN: [&str; 3] = ["/spec/podTemplate", "/spec/stepSpecs", "/spec/sidecarSpecs"];
 
 /// The entries of `taskRunSpecs` for a pipeline task.
-pub(super) fn specs_of<'a>(run: &Object<'a>, task: &str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn specs_of<'a>(run: &LinkObject<'a>, task: &str) -> impl Iterator<Item = &'a Value> {
     let specs = run.list("/spec/taskRunSpecs").iter();
     specs.filter(move |it| text(it, "/pipelineTaskName") == task)
 }
@@ -25,7 +25,7 @@ pub(super) fn specs_of<'a>(run: &Object<'a>, task: &str) -> impl Iterator<Item =
 pub(super) fn check(
     proof: &mut Proof<'_>,
     kind: RunKind,
-    child: &Object<'_>,
+    child: &LinkObject<'_>,
     task: &Value,
     depth: u32,
 ) -> LineageStep {

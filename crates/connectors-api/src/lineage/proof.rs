@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::object::{LinkObjects, Object, is_set, text};
+use super::object::{LinkObject, LinkObjects, is_set, text};
 use super::{LineageReason, LineageStep, RunKind, refused};
 use crate::object_ref::ObjectRef;
 
@@ -16,20 +16,20 @@ const MOST_CHILDREN: usize = 4_096;
 pub(super) const DEEPEST: u32 = 16;
 
 pub(super) struct Proof<'a> {
-    pub(super) run: Object<'a>,
+    pub(super) run: LinkObject<'a>,
     pub(super) store: LinkObjects<'a>,
     /// The pipeline tasks by name, those of `finally` too.
     tasks: BTreeMap<&'a str, &'a Value>,
     /// `status.childReferences`.
     pub(super) children: &'a [Value],
     /// What is proven.
-    pub(super) proven: BTreeMap<(RunKind, &'a str), Object<'a>>,
+    pub(super) proven: BTreeMap<(RunKind, &'a str), LinkObject<'a>>,
     left: &'a mut usize,
 }
 
 impl<'a> Proof<'a> {
     pub(super) fn of(
-        run: Object<'a>,
+        run: LinkObject<'a>,
         store: LinkObjects<'a>,
         left: &'a mut usize,
     ) -> LineageStep<Self> {
@@ -84,7 +84,7 @@ impl<'a> Proof<'a> {
 
     /// The children that were proven, ordered.
     pub(super) fn used(&self) -> Vec<ObjectRef> {
-        let mut children: Vec<_> = self.proven.values().map(Object::reference).collect();
+        let mut children: Vec<_> = self.proven.values().map(LinkObject::reference).collect();
         children.sort();
         children
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::object::{Object, text};
+use super::object::{LinkObject, text};
 use super::proof::{DEEPEST, Proof};
 use super::references::{Piece, RETRIES, Reference, ResultPart, pieces};
 use super::{LineageReason, LineageStep, RunKind, both, matrix, names, refused};
@@ -268,7 +268,7 @@ impl<'a> Proof<'a> {
     }
 
     /// A child that has ended, proven.
-    fn finished(&mut self, kind: RunKind, name: &str, depth: u32) -> LineageStep<Object<'a>> {
+    fn finished(&mut self, kind: RunKind, name: &str, depth: u32) -> LineageStep<LinkObject<'a>> {
         let child = self.store.named(kind, name, None)?;
         self.child_at(kind, &child, depth)?;
         if child.succeeded().is_none() {
@@ -278,7 +278,7 @@ impl<'a> Proof<'a> {
     }
 }
 
-fn of_task_run(child: &Object<'_>, name: &str) -> Option<Value> {
+fn of_task_run(child: &LinkObject<'_>, name: &str) -> Option<Value> {
     let mut results = child.list("/status/results").iter();
     results
         .find(|it| text(it, "/name") == name)?
@@ -287,7 +287,7 @@ fn of_task_run(child: &Object<'_>, name: &str) -> Option<Value> {
 }
 
 /// The results of custom tasks are texts; one that is a JSON list of texts is a list.
-fn of_custom_run(child: &Object<'_>, name: &str) -> Option<Value> {
+fn of_custom_run(child: &LinkObject<'_>, name: &str) -> Option<Value> {
     let value = of_task_run(child, name)?;
     let items = value.as_str().map(serde_json::from_str::<Vec<String>>);
     match items {

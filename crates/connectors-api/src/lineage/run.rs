@@ -1,6 +1,6 @@
 //! The PipelineRun: the common owner of both chains, which must still run.
 
-use super::object::{ControllerRef, Object, is_set};
+use super::object::{ControllerRef, LinkObject, is_set};
 use super::{LineageReason, LineageStep, Origin, RunKind, refused};
 use crate::names::CREATOR;
 
@@ -8,7 +8,7 @@ use crate::names::CREATOR;
 pub(super) const TEKTON: &str = "tekton.dev/pipeline";
 
 /// The PipelineRun that controls a child.
-pub(super) fn owner<'a>(kind: RunKind, child: &Object<'a>) -> LineageStep<ControllerRef<'a>> {
+pub(super) fn owner<'a>(kind: RunKind, child: &LinkObject<'a>) -> LineageStep<ControllerRef<'a>> {
     if let Some(owner) = child.controller(RunKind::PipelineRun) {
         return Ok(owner);
     }
@@ -20,7 +20,7 @@ pub(super) fn owner<'a>(kind: RunKind, child: &Object<'a>) -> LineageStep<Contro
 }
 
 /// The creation of a run.
-pub(super) fn origin(run: &Object<'_>) -> Origin {
+pub(super) fn origin(run: &LinkObject<'_>) -> Origin {
     let annotations = run.value.pointer("/metadata/annotations");
     let creator = annotations.and_then(|it| it.get(CREATOR)?.as_str());
     Origin {
@@ -31,7 +31,7 @@ pub(super) fn origin(run: &Object<'_>) -> Origin {
 }
 
 /// The object is a PipelineRun in the version that is read.
-pub(super) fn is_a_run(run: &Object<'_>) -> LineageStep {
+pub(super) fn is_a_run(run: &LinkObject<'_>) -> LineageStep {
     let kind = RunKind::PipelineRun;
     if run.is_kind(kind.api_version(), kind.as_str()) {
         return Ok(());
@@ -43,7 +43,7 @@ pub(super) fn is_a_run(run: &Object<'_>) -> LineageStep {
 }
 
 /// The run is neither done, cancelled nor being deleted. An approval can still be given after any of these.
-pub(super) fn is_alive(run: &Object<'_>) -> LineageStep {
+pub(super) fn is_alive(run: &LinkObject<'_>) -> LineageStep {
     run.is_not_going()?;
     is_not_cancelled(run)?;
     if is_set(run.value, "/status/completionTime") || run.succeeded().is_some() {
@@ -54,7 +54,7 @@ pub(super) fn is_alive(run: &Object<'_>) -> LineageStep {
 
 /// `Cancelled`, `CancelledRunFinally` and `StoppedRunFinally` end a run, `PipelineRunPending` holds it. A word that this
 /// version does not know counts as an end.
-fn is_not_cancelled(run: &Object<'_>) -> LineageStep {
+fn is_not_cancelled(run: &LinkObject<'_>) -> LineageStep {
     if is_set(run.value, "/spec/status") {
         let message = format!("{run} was cancelled, stopped or put off");
         return refused(LineageReason::RunCancelled, message);
@@ -64,7 +64,7 @@ fn is_not_cancelled(run: &Object<'_>) -> LineageStep {
 
 /// The run is not the child of another run. The pipeline of a child is the parent's choice, so a proof would have to
 /// begin at the parent, which this version does not do.
-pub(super) fn is_no_child(run: &Object<'_>) -> LineageStep {
+pub(super) fn is_no_child(run: &LinkObject<'_>) -> LineageStep {
     let owners = run.list("/metadata/ownerReferences");
     if owners.iter().any(|it| RunKind::PipelineRun.is(it)) {
         let message =
@@ -75,7 +75,7 @@ pub(super) fn is_no_child(run: &Object<'_>) -> LineageStep {
 }
 
 /// Tekton's own controller manages the run, so it wrote the status.
-pub(super) fn is_run_by_tekton(run: &Object<'_>) -> LineageStep {
+pub(super) fn is_run_by_tekton(run: &LinkObject<'_>) -> LineageStep {
     if is_set(run.value, "/spec/managedBy") && run.text("/spec/managedBy") != TEKTON {
         let message = format!("another controller than Tekton's manages {run}");
         return refused(LineageReason::RunManagedElsewhere, message);

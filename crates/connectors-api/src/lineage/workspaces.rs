@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::object::{Object, is_set, list, text};
+use super::object::{LinkObject, is_set, list, text};
 use super::proof::Proof;
 use super::{LineageReason, LineageStep, content, refused};
 use crate::hex;
@@ -36,7 +36,7 @@ const LEFT: [&str; 5] = [
 /// The child has the workspaces that run and pipeline task give it.
 pub(super) fn check(
     proof: &mut Proof<'_>,
-    child: &Object<'_>,
+    child: &LinkObject<'_>,
     task: &Value,
     depth: u32,
 ) -> LineageStep {
@@ -57,7 +57,7 @@ pub(super) fn check(
         let (true, Some(binding), true) = (is_used, binding, seen.insert(name)) else {
             return other(child);
         };
-        let binding = Binding {
+        let binding = WorkspaceBinding {
             given: binding,
             path: entry.map(|it| text(it, "/subPath")).unwrap_or_default(),
         };
@@ -77,7 +77,7 @@ pub(super) fn check(
     Ok(())
 }
 
-fn other<T>(child: &Object<'_>) -> LineageStep<T> {
+fn other<T>(child: &LinkObject<'_>) -> LineageStep<T> {
     let message = format!("{child} has other workspaces than run and pipeline task give it");
     refused(LineageReason::OtherWorkspaces, message)
 }
@@ -90,12 +90,12 @@ fn bound<'a>(entry: Option<&'a Value>, name: &'a str) -> &'a str {
 
 /// A binding of the run, and the path that the pipeline task adds to it.
 #[derive(Clone, Copy)]
-struct Binding<'a> {
+struct WorkspaceBinding<'a> {
     given: &'a Value,
     path: &'a str,
 }
 
-impl Binding<'_> {
+impl WorkspaceBinding<'_> {
     /// True when a child's workspace is the binding under the task's name. A template of a claim is replaced by the claim
     /// that Tekton makes of it.
     fn is_bound(

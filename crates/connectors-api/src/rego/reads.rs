@@ -53,7 +53,7 @@ impl Reads {
         match self {
             Self::Fields(fields) if object.trim_start().starts_with('{') => {
                 let mut reader = serde_json::Deserializer::from_str(object);
-                let taken = Taken(fields).deserialize(&mut reader)?;
+                let taken = TakenFields(fields).deserialize(&mut reader)?;
                 reader.end()?;
                 Ok(taken)
             }
@@ -65,7 +65,7 @@ impl Reads {
     /// The same for an object that is already parsed.
     pub(super) fn take(&self, object: &Value) -> serde_json::Result<Rego> {
         match self {
-            Self::Fields(fields) if object.is_object() => Taken(fields).deserialize(object),
+            Self::Fields(fields) if object.is_object() => TakenFields(fields).deserialize(object),
             Self::Fields(_) | Self::All => Rego::deserialize(object),
         }
     }
@@ -128,9 +128,9 @@ fn is_variable(node: &Value, name: &str) -> bool {
 }
 
 /// Parses an object and skips unused fields.
-struct Taken<'a>(&'a BTreeSet<String>);
+struct TakenFields<'a>(&'a BTreeSet<String>);
 
-impl<'de> DeserializeSeed<'de> for Taken<'_> {
+impl<'de> DeserializeSeed<'de> for TakenFields<'_> {
     type Value = Rego;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Rego, D::Error> {
@@ -138,7 +138,7 @@ impl<'de> DeserializeSeed<'de> for Taken<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Taken<'_> {
+impl<'de> Visitor<'de> for TakenFields<'_> {
     type Value = Rego;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -25,16 +25,16 @@ pub(super) enum PathStep {
     /// `.*`: every field of an object, every item of a list.
     Wildcard,
     /// `[0]`, `[1:3]`, `[*]`, `['a','b']`.
-    Brackets(Vec<Selector>),
+    Brackets(Vec<PathSelector>),
     /// `..name`: the fields of this name at any depth.
     Descendants(String),
     /// `[?(@.type=="Ready")]`.
-    Filter(Condition),
+    Filter(FilterCondition),
 }
 
 /// One part between commas in brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Selector {
+pub(super) enum PathSelector {
     Field(String),
     Index(i64),
     Slice {
@@ -47,7 +47,7 @@ pub(super) enum Selector {
 
 /// The condition that an item of a list must meet in a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Condition {
+pub(super) struct FilterCondition {
     /// Fields and indexes, relative to the item.
     pub(super) path: Vec<PathStep>,
     /// If there is none, the path must exist.
@@ -131,7 +131,7 @@ impl PathStep {
         match self {
             Self::Field(_) | Self::Wildcard | Self::Descendants(_) => 1,
             Self::Brackets(selectors) => selectors.len().max(1),
-            Self::Filter(Condition { path, .. }) => 1 + path.len(),
+            Self::Filter(FilterCondition { path, .. }) => 1 + path.len(),
         }
     }
 
@@ -146,7 +146,7 @@ impl PathStep {
     pub(super) fn is_singular(&self) -> bool {
         match self {
             Self::Field(_) => true,
-            Self::Brackets(selectors) => matches!(selectors[..], [Selector::Index(_)]),
+            Self::Brackets(selectors) => matches!(selectors[..], [PathSelector::Index(_)]),
             Self::Wildcard | Self::Descendants(_) | Self::Filter(_) => false,
         }
     }
@@ -156,11 +156,11 @@ impl PathStep {
             Self::Field(name) => format!("[{}]", quoted(name)),
             Self::Wildcard => "[*]".to_owned(),
             Self::Brackets(selectors) => {
-                let selectors: Vec<_> = selectors.iter().map(Selector::rfc9535).collect();
+                let selectors: Vec<_> = selectors.iter().map(PathSelector::rfc9535).collect();
                 format!("[{}]", selectors.join(","))
             }
             Self::Descendants(name) => format!("..[{}]", quoted(name)),
-            Self::Filter(Condition { path, comparison }) => {
+            Self::Filter(FilterCondition { path, comparison }) => {
                 let path: String = path.iter().map(Self::rfc9535).collect();
                 match comparison {
                     None => format!("[?@{path}]"),
@@ -177,7 +177,7 @@ impl PathStep {
     }
 }
 
-impl Selector {
+impl PathSelector {
     fn rfc9535(&self) -> String {
         match self {
             Self::Field(name) => quoted(name),
@@ -242,14 +242,14 @@ impl fmt::Display for PathStep {
             Self::Field(name) => write!(f, ".{}", Escaped(name)),
             Self::Wildcard => f.write_str(".*"),
             Self::Brackets(selectors) => {
-                let selectors: Vec<_> = selectors.iter().map(Selector::to_string).collect();
+                let selectors: Vec<_> = selectors.iter().map(PathSelector::to_string).collect();
                 write!(f, "[{}]", selectors.join(","))
             }
             Self::Descendants(name) if name.starts_with(begins_descendants) => {
                 write!(f, "..{}", Escaped(name))
             }
             Self::Descendants(name) => write!(f, "..['{}']", Escaped(name)),
-            Self::Filter(Condition { path, comparison }) => {
+            Self::Filter(FilterCondition { path, comparison }) => {
                 f.write_str("[?(@")?;
                 path.iter().try_for_each(|step| step.fmt(f))?;
                 if let Some((FilterOperator(word), value)) = comparison {
@@ -266,7 +266,7 @@ pub(super) fn begins_descendants(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-impl fmt::Display for Selector {
+impl fmt::Display for PathSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field(name) => write!(f, "'{}'", Escaped(name)),

@@ -4,7 +4,7 @@ use jsonpath_rust::query::{QueryRef, js_path_process};
 use serde_json::Value;
 
 use super::RenderProblem;
-use super::path::{Condition, Literal, Path, PathStep, Selector};
+use super::path::{FilterCondition, Literal, Path, PathSelector, PathStep};
 use crate::check_state::kind;
 
 /// The limit of values to visit for all templates of one policy. Steps multiply: `..a..a..a` on a deep
@@ -83,7 +83,7 @@ impl PathStep {
     }
 }
 
-impl Selector {
+impl PathSelector {
     fn demand(&self, value: &Value, budget: &mut Budget) -> Result<(), RenderProblem> {
         if matches!(self, Self::Field(_)) || value.is_null() {
             return budget.spend(1);
@@ -118,7 +118,7 @@ impl Selector {
     }
 }
 
-impl Condition {
+impl FilterCondition {
     /// Both sides of a comparison must have the same type, if the item has the left one at all.
     fn demand(&self, item: &Value, budget: &mut Budget) -> Result<(), RenderProblem> {
         let mut value = Some(item);
@@ -128,7 +128,7 @@ impl Condition {
             value = match step {
                 PathStep::Field(name) => found.get(name),
                 PathStep::Brackets(selectors) => match (&selectors[..], found.as_array()) {
-                    ([Selector::Index(index)], Some(items)) => nth(items, *index),
+                    ([PathSelector::Index(index)], Some(items)) => nth(items, *index),
                     _ => None,
                 },
                 PathStep::Wildcard | PathStep::Descendants(_) | PathStep::Filter(_) => None,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Module;
 use super::finding::{FindingCode, Findings};
-use super::shape::{Placed, Spec};
+use super::shape::{Placed, PolicyParts};
 use crate::access_policy::{Approvers, Check, Provenance};
 use crate::approval_kind::{self, LineageKind, has_lineage, may_approve, records_approvers};
 use crate::check_selector::CheckSelectorError;
@@ -19,7 +19,7 @@ const MOST_APPROVERS: usize = 100;
 const LONGEST_LABEL_VALUE: usize = 63;
 
 /// Returns the modules, which are parsed elsewhere.
-pub(super) fn look(findings: &mut Findings, spec: &Spec) -> Vec<Module> {
+pub(super) fn look(findings: &mut Findings, spec: &PolicyParts) -> Vec<Module> {
     let checks = spec.granted.iter().flat_map(|granted| &granted.checks);
     let mut names = BTreeSet::new();
     let mut modules = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::finding::{FindingCode, Findings};
-use super::shape::Spec;
+use super::shape::PolicyParts;
 use crate::LabelSelector;
 use crate::access_policy::ConnectorSelector;
 use crate::names::{is_dns_subdomain, is_label_key, is_label_value};
@@ -13,7 +13,7 @@ const MOST_NAMES: usize = 256;
 const MOST_REQUIREMENTS: usize = 16;
 const MOST_VALUES: usize = 64;
 
-pub(super) fn look(findings: &mut Findings, spec: &Spec) {
+pub(super) fn look(findings: &mut Findings, spec: &PolicyParts) {
     let Some(ConnectorSelector { names, selector }) = &spec.connector else {
         return;
     };

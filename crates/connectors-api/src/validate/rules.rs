@@ -1,7 +1,7 @@
 //! Validation of the rules that a policy grants.
 
 use super::finding::{FindingCode, Findings};
-use super::shape::{Placed, Spec};
+use super::shape::{Placed, PolicyParts};
 use crate::access_policy::RoleRule;
 use crate::names::GROUP;
 use crate::template::{ResourceTemplate, ResourceTemplateError};
@@ -14,7 +14,7 @@ const LONGEST_RESOURCE: usize = 512;
 /// The verb that a mount requests.
 const EVERYTHING: &str = "*";
 
-pub(super) fn look(findings: &mut Findings, spec: &Spec) {
+pub(super) fn look(findings: &mut Findings, spec: &PolicyParts) {
     let permission = spec.permission;
     if let Some(standing) = &spec.standing {
         let mut rules = standing.rules.iter();

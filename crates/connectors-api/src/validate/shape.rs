@@ -15,7 +15,7 @@ pub(super) struct Placed<T> {
 }
 
 /// The parts of a policy that could be parsed.
-pub(super) struct Spec {
+pub(super) struct PolicyParts {
     pub(super) connector: Option<ConnectorSelector>,
     /// None when it cannot be parsed.
     pub(super) permission: Option<Permission>,
@@ -97,7 +97,7 @@ const MOST_SUBJECTS: usize = 1000;
 const MOST_CHECKS: usize = 32;
 const MOST_RULES: usize = 16;
 
-pub(super) fn spec(findings: &mut Findings, spec: &Value) -> Option<Spec> {
+pub(super) fn spec(findings: &mut Findings, spec: &Value) -> Option<PolicyParts> {
     let at = "spec";
     let SpecShape {
         connector,
@@ -123,7 +123,7 @@ pub(super) fn spec(findings: &mut Findings, spec: &Value) -> Option<Spec> {
         None => Some(Permission::default()),
         Some(word) => part(findings, &word, "spec.permission"),
     };
-    Some(Spec {
+    Some(PolicyParts {
         connector: connector.and_then(|it| part(findings, &it, "spec.connector")),
         permission,
         standing: standing.and_then(|it| read_standing(findings, &it)),

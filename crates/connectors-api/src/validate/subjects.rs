@@ -2,7 +2,7 @@
 
 use super::connector::look_at_selector;
 use super::finding::{FindingCode, Findings};
-use super::shape::{Placed, Spec};
+use super::shape::{Placed, PolicyParts};
 use crate::access_policy::{MOST_SELECTORS, SubjectError, SubjectForm, SubjectKind, SubjectSpec};
 use crate::policy_match::can_be_a_pod;
 
@@ -14,7 +14,7 @@ const EVERYBODY: [&str; 3] = [
 ];
 const LONGEST_NAME: usize = 512;
 
-pub(super) fn look(findings: &mut Findings, spec: &Spec) {
+pub(super) fn look(findings: &mut Findings, spec: &PolicyParts) {
     let standing = spec.standing.iter().flat_map(|it| &it.subjects);
     let granted = spec.granted.iter().flat_map(|it| &it.requesters);
     for Placed { path, part } in standing.chain(granted) {

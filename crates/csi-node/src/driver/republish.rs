@@ -23,7 +23,7 @@ use crate::{
     content::Record,
     error::PublishError,
     evaluator::{Evaluator, question},
-    kubernetes::{Kubernetes, Word, review},
+    kubernetes::{EventWord, Kubernetes, review},
     mounter::{Mounter, OnDisk, Passage},
     proto::csi::NodePublishVolumeRequest,
     volume::{ConnectorKey, Publish, VolumePath, Wish},
@@ -34,7 +34,7 @@ use plan::{AccessHeard, Act, PodRequest, VolumeContent, plan};
 const SECOND_OPINION: Duration = Duration::from_secs(1);
 
 /// What the evaluation service says.
-enum Answer {
+enum AccessReply {
     /// Nothing.
     None,
     No(PodRequest),
@@ -119,11 +119,11 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     /// `emptied`: a yes would bring content, so it needs the same confirmation as a first mount.
     async fn access_to(&self, wish: &Wish, connector: &ConnectorKey, emptied: bool) -> AccessHeard {
         match self.answer(wish, connector).await {
-            Answer::None => return AccessHeard::Unknown,
-            Answer::Yes { pod_form, request } => {
+            AccessReply::None => return AccessHeard::Unknown,
+            AccessReply::Yes { pod_form, request } => {
                 return self.held(wish, connector, emptied, pod_form, request).await;
             }
-            Answer::No(_) => {}
+            AccessReply::No(_) => {}
         }
         // The volume may rest on an authorizer that the evaluation service knows nothing about.
         let question = review(&wish.pod, connector, &to_confirm(wish, false));
@@ -134,11 +134,11 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         }
         sleep(SECOND_OPINION).await;
         match self.answer(wish, connector).await {
-            Answer::None => AccessHeard::Unknown,
-            Answer::Yes { pod_form, request } => {
+            AccessReply::None => AccessHeard::Unknown,
+            AccessReply::Yes { pod_form, request } => {
                 self.held(wish, connector, emptied, pod_form, request).await
             }
-            Answer::No(request) => AccessHeard::NotAllowed(request),
+            AccessReply::No(request) => AccessHeard::NotAllowed(request),
         }
     }
 
@@ -162,7 +162,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     }
 
     /// The evaluation service's yes or no, if it gives one.
-    async fn answer(&self, wish: &Wish, connector: &ConnectorKey) -> Answer {
+    async fn answer(&self, wish: &Wish, connector: &ConnectorKey) -> AccessReply {
         let Some(AccessAnswer {
             decision,
             request,
@@ -170,18 +170,18 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             ..
         }) = self.evaluator.ask(question(wish, connector)).await
         else {
-            return Answer::None;
+            return AccessReply::None;
         };
         match decision {
             Decision::Denied => {
                 let missing = PodRequest::Missing(requestable);
-                Answer::No(request.map_or(missing, |request| PodRequest::of(&request)))
+                AccessReply::No(request.map_or(missing, |request| PodRequest::of(&request)))
             }
-            Decision::AllowedStanding(_) => Answer::Yes {
+            Decision::AllowedStanding(_) => AccessReply::Yes {
                 pod_form: false,
                 request: String::new(),
             },
-            Decision::AllowedPod(_) => Answer::Yes {
+            Decision::AllowedPod(_) => AccessReply::Yes {
                 pod_form: true,
                 request: request.map(|request| request.name).unwrap_or_default(),
             },
@@ -233,7 +233,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             }
         };
         let note = format!("connector {connector}: {why}, the content of the volume was removed");
-        self.kubernetes.tell(&wish.pod, Word::Revoked, note);
+        self.kubernetes.tell(&wish.pod, EventWord::Revoked, note);
     }
 
     /// Nothing stays in a volume that says that it is empty.
@@ -262,7 +262,8 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
                  content until the pod ends; a new pod waits for its permission"
             ),
         };
-        self.kubernetes.tell(&wish.pod, Word::MountedWhileOff, note);
+        self.kubernetes
+            .tell(&wish.pod, EventWord::MountedWhileOff, note);
     }
 
     async fn ask_for(

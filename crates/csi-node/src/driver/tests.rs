@@ -20,7 +20,7 @@ use tonic::Code;
 use super::*;
 use crate::{
     error::{DriverProblem, is_final},
-    kubernetes::{Created, Lookup, Word, request as our_request},
+    kubernetes::{Created, EventWord, Lookup, request as our_request},
     testing::{
         OFF, ON, World, denied, granted, key, no_request, no_request_and, place, request,
         request_for, standing, wish,
@@ -71,7 +71,7 @@ fn calls(world: &World, call: &str) -> usize {
         .count()
 }
 
-fn told(world: &World) -> Vec<Word> {
+fn told(world: &World) -> Vec<EventWord> {
     world
         .kubernetes
         .cluster()

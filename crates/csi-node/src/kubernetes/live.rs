@@ -18,7 +18,7 @@ use service_kit::{
 };
 use tracing::warn;
 
-use super::{Created, Kubernetes, Lookup, NoAnswer, Word};
+use super::{Created, EventWord, Kubernetes, Lookup, NoAnswer};
 use crate::volume::{AUDIENCE, Pod, Token};
 
 #[cfg(test)]
@@ -205,7 +205,7 @@ impl Kubernetes for Live {
         self.lookup(api, "CSIDriver", name).await
     }
 
-    fn tell(&self, pod: &Pod, word: Word, note: String) {
+    fn tell(&self, pod: &Pod, word: EventWord, note: String) {
         let events = self.events.clone();
         let regarding = ObjectReference {
             api_version: Some("v1".to_owned()),

@@ -47,7 +47,7 @@ pub(crate) struct Linux {
 }
 
 /// What the target path is.
-enum Target {
+enum TargetPath {
     Absent,
     /// A folder of the kubelet's file system.
     Bare(OwnedFd),
@@ -102,9 +102,9 @@ impl Mounter for Linux {
             return Ok(OnDisk::Nothing);
         };
         let root = match target(place, &parent)? {
-            Target::Absent => return Ok(OnDisk::Nothing),
-            Target::Bare(_) => return Ok(OnDisk::Partial),
-            Target::Mounted(root) => root,
+            TargetPath::Absent => return Ok(OnDisk::Nothing),
+            TargetPath::Bare(_) => return Ok(OnDisk::Partial),
+            TargetPath::Mounted(root) => root,
         };
         let found = root.found()?;
         // A process that died before its last step left it writable.
@@ -128,7 +128,7 @@ impl Mounter for Linux {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(step("make", &place.target())(error.into())),
         }
-        let Target::Bare(bare) = target(place, &parent)? else {
+        let TargetPath::Bare(bare) = target(place, &parent)? else {
             return Err(MountError::Foreign {
                 path: place.target(),
             });
@@ -142,7 +142,7 @@ impl Mounter for Linux {
         )
         .map_err(|error| step("mount on", &place.target())(error.into()))?;
         drop(bare);
-        let Target::Mounted(root) = target(place, &parent)? else {
+        let TargetPath::Mounted(root) = target(place, &parent)? else {
             return Err(MountError::Foreign {
                 path: place.target(),
             });
@@ -158,8 +158,8 @@ impl Mounter for Linux {
             return Ok(Passage::Gated);
         };
         match target(place, &parent)? {
-            Target::Absent | Target::Bare(_) => Ok(Passage::Gated),
-            Target::Mounted(root) => root.passage(),
+            TargetPath::Absent | TargetPath::Bare(_) => Ok(Passage::Gated),
+            TargetPath::Mounted(root) => root.passage(),
         }
     }
 
@@ -187,10 +187,10 @@ impl Mounter for Linux {
         let path = place.target();
         for _ in 0..STACKED {
             match target(place, &parent)? {
-                Target::Absent => return Ok(()),
-                Target::Bare(_) => break,
+                TargetPath::Absent => return Ok(()),
+                TargetPath::Bare(_) => break,
                 // Whatever still has a file of it open keeps it, out of everybody's sight.
-                Target::Mounted(_) => {
+                TargetPath::Mounted(_) => {
                     unmount(&path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
                         .map_err(|error| step("unmount", &path)(error.into()))?;
                 }
@@ -223,14 +223,14 @@ fn parent(place: &VolumePath) -> Result<Option<OwnedFd>, MountError> {
     }
 }
 
-fn target(place: &VolumePath, parent: &OwnedFd) -> Result<Target, MountError> {
+fn target(place: &VolumePath, parent: &OwnedFd) -> Result<TargetPath, MountError> {
     let path = place.target();
     let failed = |error: Errno| step("open", &path)(error.into());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let fd = match openat2(parent, VolumePath::TARGET, flags, Mode::empty(), inside) {
         Ok(fd) => fd,
-        Err(Errno::NOENT) => return Ok(Target::Absent),
+        Err(Errno::NOENT) => return Ok(TargetPath::Absent),
         Err(Errno::NOTDIR | Errno::LOOP) => return Err(MountError::Foreign { path }),
         Err(error) => return Err(failed(error)),
     };
@@ -243,12 +243,12 @@ fn target(place: &VolumePath, parent: &OwnedFd) -> Result<Target, MountError> {
         return Err(failed(Errno::NOSYS));
     }
     if !stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
-        return Ok(Target::Bare(fd));
+        return Ok(TargetPath::Bare(fd));
     }
     if fstatfs(&fd).map_err(failed)?.f_type != TMPFS_MAGIC {
         return Err(MountError::Foreign { path });
     }
-    Ok(Target::Mounted(VolumeRoot::new(fd, path)))
+    Ok(TargetPath::Mounted(VolumeRoot::new(fd, path)))
 }
 
 /// Opens the file system for writing for as long as the change takes.
@@ -260,7 +260,7 @@ fn change(
         path: place.target(),
     };
     let parent = parent(place)?.ok_or_else(foreign)?;
-    let Target::Mounted(root) = target(place, &parent)? else {
+    let TargetPath::Mounted(root) = target(place, &parent)? else {
         return Err(foreign());
     };
     remount(&root, hardened())?;

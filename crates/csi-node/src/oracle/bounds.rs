@@ -11,7 +11,7 @@ use super::{
 use crate::{
     error::{PublishError, is_final},
     hold_quota::HoldQuotaFull,
-    kubernetes::Word,
+    kubernetes::EventWord,
 };
 
 /// A call that looks after a volume goes on for as long when the kubelet hangs up.
@@ -157,9 +157,9 @@ fn notes(story: &mut Story<'_>) {
         }
     }
     for ((process, pod, word, text), count) in counts {
-        let most = if [Word::Pending.as_str()].contains(&word) {
+        let most = if [EventWord::Pending.as_str()].contains(&word) {
             1
-        } else if [Word::Denied.as_str(), Word::Unusable.as_str()].contains(&word) {
+        } else if [EventWord::Denied.as_str(), EventWord::Unusable.as_str()].contains(&word) {
             // One for each request, and one for none.
             1 + uids.get(&pod).map_or(0, Vec::len)
         } else {

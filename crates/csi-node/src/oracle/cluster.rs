@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     evaluator::{AnswerStream, Evaluator},
-    kubernetes::{NoAnswer, Word},
+    kubernetes::{EventWord, NoAnswer},
     volume::Pod,
 };
 
@@ -36,7 +36,7 @@ pub(super) const SESAME: &str = "sesame";
 pub(super) struct Note {
     pub(super) process: usize,
     pub(super) pod: Pod,
-    pub(super) word: Word,
+    pub(super) word: EventWord,
     pub(super) text: String,
 }
 

@@ -18,7 +18,7 @@ use super::{
     truth::{Creation, Right, Truth, Verb},
 };
 use crate::{
-    kubernetes::{Created, Kubernetes, Lookup, NoAnswer, Word},
+    kubernetes::{Created, EventWord, Kubernetes, Lookup, NoAnswer},
     testing::NODE,
     volume::{AUDIENCE, Pod, Token},
 };
@@ -152,7 +152,7 @@ impl Kubernetes for OfProcess {
         Ok(Lookup::Absent)
     }
 
-    fn tell(&self, pod: &Pod, word: Word, text: String) {
+    fn tell(&self, pod: &Pod, word: EventWord, text: String) {
         let (pod, process) = (pod.clone(), self.process);
         let note = Note {
             process,

@@ -36,7 +36,7 @@ pub(crate) enum PodTokenError {
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct TokenEntry {
     token: String,
 }
 
@@ -51,9 +51,9 @@ impl Token {
             .or_else(|| context.get(TOKENS))
             .ok_or(PodTokenError::Missing)?;
         // The parser's own error may quote the token.
-        let mut tokens: HashMap<String, Entry> =
+        let mut tokens: HashMap<String, TokenEntry> =
             serde_json::from_str(json).map_err(|_| PodTokenError::Unreadable)?;
-        let Entry { token } = tokens.remove(AUDIENCE).ok_or(PodTokenError::Audience)?;
+        let TokenEntry { token } = tokens.remove(AUDIENCE).ok_or(PodTokenError::Audience)?;
         if token.is_empty() {
             return Err(PodTokenError::Unreadable);
         }

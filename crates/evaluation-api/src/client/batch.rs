@@ -65,7 +65,7 @@ async fn send(
     // As the generated client does.
     let method = GrpcMethod::new(SERVICE, NAME);
     request.extensions_mut().insert(method);
-    let codec = Written {
+    let codec = EncodedBatch {
         length: request.get_ref().len(),
     };
     grpc.unary(request, PathAndQuery::from_static(PATH), codec)
@@ -74,11 +74,11 @@ async fn send(
 
 /// A message that is already encoded, with a known length.
 #[derive(Clone, Copy)]
-struct Written {
+struct EncodedBatch {
     length: usize,
 }
 
-impl Codec for Written {
+impl Codec for EncodedBatch {
     type Encode = Vec<u8>;
     type Decode = BatchCheckAccessResponse;
     type Encoder = Self;
@@ -93,7 +93,7 @@ impl Codec for Written {
     }
 }
 
-impl Encoder for Written {
+impl Encoder for EncodedBatch {
     type Item = Vec<u8>;
     type Error = Status;
 

@@ -10,7 +10,7 @@ use tonic::{Status, Streaming};
 use tracing::{debug, warn};
 
 use super::watcher::Table;
-use super::{EvaluationCallError, Service};
+use super::{ClientParts, EvaluationCallError};
 use crate::v1::{WatchAccessRequest, WatchAccessResponse};
 
 /// The deadline of starting a stream.
@@ -24,7 +24,7 @@ const GOOD: Duration = Duration::from_secs(10);
 const UNWRITTEN: usize = 64;
 
 /// Runs until there are no watchers and no subscriptions.
-pub(super) async fn run(service: Service, table: Arc<Table>) {
+pub(super) async fn run(service: ClientParts, table: Arc<Table>) {
     let mut pause = FIRST_PAUSE;
     while wanted(&table).await {
         let started = Instant::now();
@@ -72,7 +72,7 @@ async fn closed(table: &Table) {
 }
 
 /// Runs one stream until it ends.
-async fn stream(service: &Service, table: &Table) -> Result<(), EvaluationCallError> {
+async fn stream(service: &ClientParts, table: &Table) -> Result<(), EvaluationCallError> {
     let (said, unwritten) = mpsc::channel(UNWRITTEN);
     table.lock().start_over();
     let heard = begin(service, unwritten);
@@ -91,10 +91,10 @@ async fn stream(service: &Service, table: &Table) -> Result<(), EvaluationCallEr
 }
 
 async fn begin(
-    service: &Service,
+    service: &ClientParts,
     unwritten: mpsc::Receiver<WatchAccessRequest>,
 ) -> Result<Streaming<WatchAccessResponse>, EvaluationCallError> {
-    let Service {
+    let ClientParts {
         mut stub, proof, ..
     } = service.clone();
     let request = proof.shown_with(ReceiverStream::new(unwritten), None)?;

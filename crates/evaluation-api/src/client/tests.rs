@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use tonic::{Code, Status};
 
 use super::fake_server::{Asked, Authority, Conversation, FakeServer, bearer, tls};
-use super::{AnswerError, Client, EvaluationCallError, Event, Settings};
+use super::{AnswerError, Client, ClientSettings, EvaluationCallError, Event};
 use crate::access::{
     AccessQuestion, ConnectorName, Decision, Permitted, PodRef, ServiceAccountName,
 };
@@ -37,7 +37,7 @@ impl World {
         let server = FakeServer::start(&authority).await;
         let directory = tempfile::tempdir().unwrap();
         let (tls, roots) = tls(&authority);
-        let client = Client::new(Settings {
+        let client = Client::new(ClientSettings {
             url: server.url.clone(),
             tls: roots,
             token_file: directory.path().join("token"),
@@ -258,7 +258,7 @@ async fn a_server_without_http_2_is_not_spoken_to() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("token"), "t").unwrap();
     let (_tls, roots) = tls(&authority);
-    let client = Client::new(Settings {
+    let client = Client::new(ClientSettings {
         url: server.url.clone(),
         tls: roots,
         token_file: directory.path().join("token"),

@@ -26,14 +26,14 @@ pub(super) struct TokenFile {
 /// The token that was read, and the version of its file.
 #[derive(Debug)]
 struct ReadToken {
-    version: Version,
+    version: FileVersion,
     /// Marked so that no debug output shows it.
     bearer: MetadataValue<Ascii>,
 }
 
 /// File metadata that change when a file is written or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Version {
+struct FileVersion {
     device: u64,
     number: u64,
     length: u64,
@@ -41,7 +41,7 @@ struct Version {
     changed: (i64, i64),
 }
 
-impl From<&Metadata> for Version {
+impl From<&Metadata> for FileVersion {
     fn from(file: &Metadata) -> Self {
         Self {
             device: file.dev(),
@@ -55,14 +55,14 @@ impl From<&Metadata> for Version {
 
 /// The proof of the caller's identity.
 #[derive(Clone, Debug)]
-pub(super) enum Proof {
+pub(super) enum CallerProof {
     /// A token.
     Token(TokenFile),
     /// Being able to open the socket.
     Socket,
 }
 
-impl Proof {
+impl CallerProof {
     /// The value of `authorization`, if there is one.
     pub(super) fn bearer(&self) -> Result<Option<MetadataValue<Ascii>>, CallerTokenError> {
         match self {
@@ -108,7 +108,7 @@ impl TokenFile {
             path: self.path.clone(),
             source,
         };
-        let version = Version::from(&self.path.metadata().map_err(failed)?);
+        let version = FileVersion::from(&self.path.metadata().map_err(failed)?);
         // The value is replaced as a whole, so it is valid even in a poisoned lock.
         let mut known = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ReadToken { bearer, .. }) = known.as_ref().filter(|it| it.version == version) {
@@ -121,7 +121,7 @@ impl TokenFile {
         })?;
         if is_settled(&file, now()) {
             *known = Some(ReadToken {
-                version: Version::from(&file),
+                version: FileVersion::from(&file),
                 bearer: bearer.clone(),
             });
         }

@@ -66,7 +66,7 @@ pub(super) struct Table {
 #[derive(Default)]
 pub(super) struct WatchedQuestions {
     next: u64,
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenStream>,
     /// Not yet subscribed on the current stream.
     unsaid: BTreeSet<u64>,
     /// Subscribed on the current stream, but the subscription was dropped.
@@ -74,7 +74,7 @@ pub(super) struct WatchedQuestions {
     pub(super) closed: bool,
 }
 
-struct Open {
+struct OpenStream {
     question: AccessQuestion,
     events: watch::Sender<Option<Event>>,
 }
@@ -147,7 +147,7 @@ impl Table {
 impl WatchedQuestions {
     fn add(&mut self, question: AccessQuestion, events: watch::Sender<Option<Event>>) -> u64 {
         self.next += 1;
-        self.open.insert(self.next, Open { question, events });
+        self.open.insert(self.next, OpenStream { question, events });
         self.unsaid.insert(self.next);
         self.next
     }

@@ -31,7 +31,7 @@ fn token(audience: &str) -> String {
 }
 
 /// An API server that knows everybody, and lets them do everything but what mounts need alone.
-fn callers() -> Callers {
+fn callers() -> CallerReviews {
     let service = tower::service_fn(|request: Request<Body>| async move {
         let body = request.into_body().collect().await.unwrap().to_bytes();
         sleep(REVIEW).await;
@@ -51,11 +51,11 @@ fn callers() -> Callers {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(review.to_string()))))
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    Callers::new(Client::new(service, "default"), metrics, LIMITS)
+    CallerReviews::new(Client::new(service, "default"), metrics, LIMITS)
 }
 
 /// All that is asked of the API server for one call: whose the token is, two rights, whose the other token is.
-async fn asks(callers: &Callers) -> Caller {
+async fn asks(callers: &CallerReviews) -> Caller {
     let mut headers = HeaderMap::new();
     let bearer = format!("Bearer {}", token(TOKEN_AUDIENCE));
     headers.insert(AUTHORIZATION, bearer.parse().unwrap());
@@ -79,8 +79,8 @@ async fn waits(steps: usize, something: impl Future) -> bool {
     false
 }
 
-fn are_places_free(callers: &Callers) -> bool {
-    let Inner {
+fn are_places_free(callers: &CallerReviews) -> bool {
+    let AuthState {
         unknown_reviews,
         known_reviews,
         subject_reviews,

@@ -9,7 +9,7 @@ use k8s_openapi::api::authentication::v1::UserInfo;
 use service_kit::reviews::{POD_NAME, POD_UID, account_of, only_claim};
 
 use super::token::{Looks, looks};
-use super::{Caller, Callers};
+use super::{Caller, CallerReviews};
 use crate::error::Refused;
 
 /// Longer than any service account token.
@@ -22,7 +22,7 @@ pub(crate) struct TokenOwner {
     pub(crate) pod: PodRef,
 }
 
-impl Callers {
+impl CallerReviews {
     /// The pod that a token was made for.
     pub(crate) async fn owner_of(
         &self,

@@ -31,7 +31,7 @@ const LIMITS: CallerLimits = CallerLimits {
 
 /// An API server that knows `good`, does not know `bad`, and takes its time with everybody else. It
 /// counts its answers.
-fn callers() -> (Callers, Arc<AtomicUsize>) {
+fn callers() -> (CallerReviews, Arc<AtomicUsize>) {
     let answers = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&answers);
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -56,7 +56,7 @@ fn callers() -> (Callers, Arc<AtomicUsize>) {
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
     (
-        Callers::new(Client::new(service, "default"), metrics, LIMITS),
+        CallerReviews::new(Client::new(service, "default"), metrics, LIMITS),
         answers,
     )
 }
@@ -206,7 +206,7 @@ async fn who_may_ask_about_one_namespace_may_not_ask_about_another() {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(review.to_string()))))
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    let callers = Callers::new(Client::new(service, "default"), metrics, LIMITS);
+    let callers = CallerReviews::new(Client::new(service, "default"), metrics, LIMITS);
     let caller = callers.0.caller(UserInfo::default()).unwrap();
     let all = Right::Everything;
     for _ in 0..2 {
@@ -217,7 +217,7 @@ async fn who_may_ask_about_one_namespace_may_not_ask_about_another() {
 }
 
 /// An API server that lets everybody create this subresource of evaluations, and the reviews that it saw.
-fn allowing(subresource: Option<&'static str>) -> (Callers, Caller, Arc<Mutex<Vec<Value>>>) {
+fn allowing(subresource: Option<&'static str>) -> (CallerReviews, Caller, Arc<Mutex<Vec<Value>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let reviews = Arc::clone(&seen);
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -236,7 +236,7 @@ fn allowing(subresource: Option<&'static str>) -> (Callers, Caller, Arc<Mutex<Ve
         }
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    let callers = Callers::new(Client::new(service, "default"), metrics, LIMITS);
+    let callers = CallerReviews::new(Client::new(service, "default"), metrics, LIMITS);
     let caller = callers.0.caller(UserInfo::default()).unwrap();
     (callers, caller, seen)
 }

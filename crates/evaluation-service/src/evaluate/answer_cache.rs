@@ -25,7 +25,7 @@ const OVERHEAD: usize = 512;
 
 /// Answers to questions.
 #[derive(Debug)]
-pub struct AnswerCache(Cache<QuestionBytes, Arc<Known>>);
+pub struct AnswerCache(Cache<QuestionBytes, Arc<CachedAnswer>>);
 
 /// All of a question.
 #[derive(Debug, PartialEq)]
@@ -61,7 +61,7 @@ impl Hash for QuestionBytes {
 
 /// An answer.
 #[derive(Debug)]
-pub struct Known {
+pub struct CachedAnswer {
     /// The namespace whose permission the question needs.
     pub namespace: String,
     /// The answer.
@@ -81,7 +81,7 @@ impl Default for AnswerCache {
 impl AnswerCache {
     /// The answer to this very question.
     #[must_use]
-    pub fn recall(&self, asked: &Arc<EvaluateChecksRequest>) -> Option<Arc<Known>> {
+    pub fn recall(&self, asked: &Arc<EvaluateChecksRequest>) -> Option<Arc<CachedAnswer>> {
         self.0.get(&QuestionBytes(Arc::clone(asked)))
     }
 
@@ -100,7 +100,7 @@ impl AnswerCache {
     ) {
         let bytes = asked.encoded_len() + namespace.len() + answer.encoded_len() + OVERHEAD;
         if bytes <= 2 * LONGEST {
-            let known = Arc::new(Known { namespace, answer });
+            let known = Arc::new(CachedAnswer { namespace, answer });
             self.0.put(QuestionBytes(asked), known, bytes);
         }
     }

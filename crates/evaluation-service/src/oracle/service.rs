@@ -15,7 +15,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::api::Api;
 use super::judge::MAX_STALENESS;
-use crate::auth::Callers;
+use crate::auth::CallerReviews;
 use crate::caller_quotas::CallerLimits;
 use crate::gate::Gate;
 use crate::live::Live;
@@ -62,7 +62,7 @@ impl Running {
         let service = Service {
             shared,
             live: Live::new(api.client()),
-            callers: Callers::new(api.client(), metrics.clone(), LIMITS),
+            callers: CallerReviews::new(api.client(), metrics.clone(), LIMITS),
             slots: Slots::new(rego.workers()),
             rego,
             answers: Arc::default(),

@@ -83,20 +83,20 @@ pub enum PoolError {
 
 /// Workers, started as they are needed. Clones share them.
 #[derive(Clone, Debug)]
-pub struct WorkerPool(Arc<Inner>);
+pub struct WorkerPool(Arc<PoolState>);
 
 #[derive(Debug)]
-struct Inner {
+struct PoolState {
     program: PathBuf,
     limits: ModuleLimits,
     places: Semaphore,
-    idle: Mutex<Vec<Worker>>,
+    idle: Mutex<Vec<PoolWorker>>,
     waiting: AtomicUsize,
     metrics: Metrics,
 }
 
 #[derive(Debug)]
-struct Worker {
+struct PoolWorker {
     /// Killed when it is dropped, by whatever turn of events.
     process: Child,
     input: ChildStdin,
@@ -138,9 +138,9 @@ impl From<Broken> for NoReply {
 }
 
 /// Counts a job as waiting for as long as it does.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitingJob<'a>(&'a AtomicUsize);
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingJob<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -151,7 +151,7 @@ impl WorkerPool {
     /// Nobody gets a worker: whoever asks waits.
     pub(crate) fn without_workers() -> Self {
         let registry = prometheus::Registry::new();
-        Self(Arc::new(Inner {
+        Self(Arc::new(PoolState {
             program: PathBuf::new(),
             limits: ModuleLimits {
                 workers: 1,
@@ -180,7 +180,7 @@ impl WorkerPool {
         limits: ModuleLimits,
         metrics: Metrics,
     ) -> Result<Self, PoolError> {
-        let inner = Inner {
+        let inner = PoolState {
             places: Semaphore::new(limits.workers),
             idle: Mutex::new(Vec::new()),
             waiting: AtomicUsize::new(0),
@@ -247,7 +247,7 @@ fn busy(why: impl Into<String>) -> NoReply {
     NoReply::Busy(why.into())
 }
 
-impl Inner {
+impl PoolState {
     async fn reply(&self, job: JobOut<'_>) -> Result<Reply, NoReply> {
         let most = self.limits.module;
         if job.module.len() > most {
@@ -255,7 +255,7 @@ impl Inner {
         }
         let _place = {
             let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-            let _waiting = Waiting(&self.waiting);
+            let _waiting = WaitingJob(&self.waiting);
             if before >= MOST_WAITING {
                 return Err(busy("too many evaluations are waiting"));
             }
@@ -286,7 +286,7 @@ impl Inner {
     /// One job. A worker that failed at it is not used again.
     async fn work(
         &self,
-        mut worker: Worker,
+        mut worker: PoolWorker,
         frame: &[u8],
         time: Duration,
     ) -> Result<Reply, Broken> {
@@ -303,7 +303,7 @@ impl Inner {
         Ok(reply)
     }
 
-    fn spawn(&self) -> io::Result<Worker> {
+    fn spawn(&self) -> io::Result<PoolWorker> {
         let limits = &self.limits;
         let mut process = Command::new(&self.program)
             .arg(ARGUMENT)
@@ -319,7 +319,7 @@ impl Inner {
         let pipes = process.stdin.take().zip(process.stdout.take());
         let (input, output) = pipes.ok_or(io::ErrorKind::BrokenPipe)?;
         self.metrics.rego_worker_started();
-        Ok(Worker {
+        Ok(PoolWorker {
             process,
             input,
             output: BufReader::new(output),
@@ -327,13 +327,13 @@ impl Inner {
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Worker>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<PoolWorker>> {
         // Workers are put in and taken out whole.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Worker {
+impl PoolWorker {
     /// Of what a worker ended that closed its pipes. Memory that there is none of, and a stack that has no end,
     /// abort a process.
     async fn end(mut self) -> Broken {

@@ -34,12 +34,12 @@ impl Default for Calls {
 }
 
 /// One call, until this is dropped.
-struct Call(Calls);
+struct CallInProgress(Calls);
 
 impl Calls {
-    fn begin(&self) -> Call {
+    fn begin(&self) -> CallInProgress {
         self.open().calls += 1;
-        Call(self.clone())
+        CallInProgress(self.clone())
     }
 
     /// Returns when no call was open for so long. It checks at the earliest possible moment, because a notification for
@@ -64,7 +64,7 @@ impl Calls {
     }
 }
 
-impl Drop for Call {
+impl Drop for CallInProgress {
     fn drop(&mut self) {
         let mut open = self.0.open();
         open.calls -= 1;
@@ -74,12 +74,12 @@ impl Drop for Call {
 
 /// A service whose calls are counted until their answers are sent or the client is gone.
 #[derive(Clone)]
-pub(super) struct Counted<S> {
+pub(super) struct CountedService<S> {
     pub(super) inner: S,
     pub(super) calls: Calls,
 }
 
-impl<S, B> Service<Request<B>> for Counted<S>
+impl<S, B> Service<Request<B>> for CountedService<S>
 where
     S: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
@@ -148,7 +148,7 @@ mod tests {
         let inner = tower::service_fn(|_: Request<()>| async {
             Ok::<_, Infallible>(Response::new(Body::new(Full::new(Bytes::from("answer")))))
         });
-        let mut service = Counted {
+        let mut service = CountedService {
             inner,
             calls: calls.clone(),
         };

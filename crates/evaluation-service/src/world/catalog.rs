@@ -15,15 +15,15 @@ pub(crate) type Labels = BTreeMap<String, String>;
 #[derive(Debug, Default)]
 pub struct Catalog {
     policies: ExplainedPolicies,
-    connectors: Labelled,
-    namespaces: Labelled,
+    connectors: LabelCatalog,
+    namespaces: LabelCatalog,
 }
 
 /// Labels by namespace and name; the namespace of a namespace is empty.
 #[derive(Debug, Default)]
-struct Labelled(HashMap<(String, String), Labels>);
+struct LabelCatalog(HashMap<(String, String), Labels>);
 
-impl Labelled {
+impl LabelCatalog {
     /// True when it is new, or its labels are.
     fn put(&mut self, metadata: ObjectMeta) -> bool {
         let Some(name) = metadata.name else {
@@ -82,8 +82,8 @@ impl Catalog {
     pub(super) fn census(&self) -> [usize; 4] {
         let Self {
             policies,
-            connectors: Labelled(connectors),
-            namespaces: Labelled(namespaces),
+            connectors: LabelCatalog(connectors),
+            namespaces: LabelCatalog(namespaces),
         } = self;
         let [policies, bytes] = policies.census();
         [

@@ -100,14 +100,14 @@ async fn until<T>(stop: &Stop, event: impl Future<Output = Option<T>>) -> Option
 }
 
 /// A list on its way.
-struct Listed<K: Source> {
+struct ListInProgress<K: Source> {
     /// When it was asked for: it shows the cluster as of then, or later.
     since: Timestamp,
     objects: K::Listing,
     unreadable: Vec<Unreadable>,
 }
 
-impl<K: Source> Listed<K> {
+impl<K: Source> ListInProgress<K> {
     fn begin(shared: &Shared) -> Self {
         Self {
             since: clock::now(),
@@ -122,7 +122,7 @@ fn take<K: Source, P>(
     shared: &Shared,
     metrics: &Metrics,
     event: Event<Guarded<K, P>>,
-    listed: &mut Option<Listed<K>>,
+    listed: &mut Option<ListInProgress<K>>,
 ) {
     let tell = |object: &Unreadable| {
         let ObjectMeta {
@@ -139,9 +139,9 @@ fn take<K: Source, P>(
         metrics.dropped.with_label_values(&[K::NAME]).inc();
     };
     match event {
-        Event::Init => *listed = Some(Listed::begin(shared)),
+        Event::Init => *listed = Some(ListInProgress::begin(shared)),
         Event::InitApply(object) => {
-            let listed = listed.get_or_insert_with(|| Listed::begin(shared));
+            let listed = listed.get_or_insert_with(|| ListInProgress::begin(shared));
             match object.object {
                 Ok(object) => object.list(shared, &mut listed.objects),
                 Err(object) => {
@@ -151,9 +151,11 @@ fn take<K: Source, P>(
             }
         }
         Event::InitDone => {
-            let listed = listed.take().unwrap_or_else(|| Listed::begin(shared));
+            let listed = listed
+                .take()
+                .unwrap_or_else(|| ListInProgress::begin(shared));
             shared.change(|world| {
-                let Listed {
+                let ListInProgress {
                     since,
                     objects,
                     unreadable,

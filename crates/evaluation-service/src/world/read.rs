@@ -28,7 +28,7 @@ pub enum Strict {}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Metadata {
+struct TreeMetadata {
     namespace: Option<String>,
     name: Option<String>,
     uid: Option<String>,
@@ -37,9 +37,9 @@ struct Metadata {
     deletion_timestamp: Option<Time>,
 }
 
-impl From<Metadata> for ObjectMeta {
-    fn from(metadata: Metadata) -> Self {
-        let Metadata {
+impl From<TreeMetadata> for ObjectMeta {
+    fn from(metadata: TreeMetadata) -> Self {
+        let TreeMetadata {
             namespace,
             name,
             uid,
@@ -61,14 +61,14 @@ impl From<Metadata> for ObjectMeta {
 
 #[derive(Deserialize)]
 struct ReadRole {
-    metadata: Metadata,
+    metadata: TreeMetadata,
     rules: Option<Vec<PolicyRule>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ReadBinding {
-    metadata: Metadata,
+    metadata: TreeMetadata,
     role_ref: RoleRef,
     subjects: Option<Vec<Subject>>,
 }

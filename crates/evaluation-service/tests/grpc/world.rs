@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evaluation_api::access::{AccessQuestion, ConnectorName, PodRef, ServiceAccountName};
-use evaluation_api::client::{Client, Event, Settings, Subscription};
-use evaluation_service::auth::Callers;
+use evaluation_api::client::{Client, ClientSettings, Event, Subscription};
+use evaluation_service::auth::CallerReviews;
 use evaluation_service::caller_quotas::CallerLimits;
 use evaluation_service::live::Live;
 use evaluation_service::metrics::Metrics;
@@ -118,7 +118,7 @@ impl World {
         let service = Service {
             shared,
             live: Live::new(api.client()),
-            callers: Callers::new(api.client(), metrics.clone(), caller_limits),
+            callers: CallerReviews::new(api.client(), metrics.clone(), caller_limits),
             slots: Slots::new(rego.workers()),
             rego,
             answers: Arc::default(),
@@ -147,7 +147,7 @@ impl World {
             tasks.run(signals, &state, Duration::from_secs(10)).await
         });
         let roots = ClientTls::load(path("ca.crt"), &["h2"], &tls_metrics).unwrap();
-        let client = Client::new(Settings {
+        let client = Client::new(ClientSettings {
             url: url.clone(),
             tls: roots.config(),
             token_file: path("token"),

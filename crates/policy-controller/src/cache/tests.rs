@@ -196,10 +196,10 @@ fn what_holds_something_is_urgent_and_what_was_relabelled_concerns_both() {
         said: None,
         terminating: false,
     };
-    let wakes = state.object(Kind::Role, &name, Some(("user", object)));
+    let wakes = state.object(ManagedKind::Role, &name, Some(("user", object)));
     assert_eq!(wakes, [(job("user"), Urgency::Urgent)]);
     assert_eq!(state.managed(&job("user")).len(), 1);
-    let wakes = state.object(Kind::Role, &name, Some(("group", object)));
+    let wakes = state.object(ManagedKind::Role, &name, Some(("group", object)));
     assert_eq!(
         wakes,
         [
@@ -207,7 +207,10 @@ fn what_holds_something_is_urgent_and_what_was_relabelled_concerns_both() {
             (job("user"), Urgency::Normal)
         ]
     );
-    assert_eq!(uids(state.object(Kind::Role, &name, None)), ["group"]);
+    assert_eq!(
+        uids(state.object(ManagedKind::Role, &name, None)),
+        ["group"]
+    );
     assert_eq!(state.managed(&job("group")).len(), 0);
 }
 

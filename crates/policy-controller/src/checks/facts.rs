@@ -49,7 +49,7 @@ const ALL_ACCOUNTS: &str = "system:serviceaccounts";
 const EVERYBODY: &str = "system:authenticated";
 
 /// A verb and a subresource.
-type Right = (&'static str, &'static str);
+type VerbOnResource = (&'static str, &'static str);
 
 /// The rights on a kind that a check asks about. The right to write the status always matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub struct AskedRights {
 }
 
 /// Each of these rights is enough to write an approval.
-const FORGING: &[Right] = &[
+const FORGING: &[VerbOnResource] = &[
     ("create", ""),
     ("update", ""),
     ("patch", ""),
@@ -69,12 +69,12 @@ const FORGING: &[Right] = &[
     ("patch", "status"),
 ];
 /// Each of these is enough to write what only a controller may write, which a proof believes.
-const WRITING_STATUS: &[Right] = &[("update", "status"), ("patch", "status")];
+const WRITING_STATUS: &[VerbOnResource] = &[("update", "status"), ("patch", "status")];
 /// Each of these is enough to delete one.
-const DELETING: &[Right] = &[("delete", ""), ("deletecollection", "")];
+const DELETING: &[VerbOnResource] = &[("delete", ""), ("deletecollection", "")];
 
 /// Each of these rights on pods is enough to use what an approved pod may use. No proof sees that.
-const ENTERING: &[Right] = &[
+const ENTERING: &[VerbOnResource] = &[
     ("create", "exec"),
     ("get", "exec"),
     ("create", "attach"),
@@ -98,7 +98,7 @@ impl Validator for EvaluationClient {
 }
 
 /// Asks.
-pub struct Facts {
+pub struct CheckFacts {
     client: Client,
     policy: RetryPolicy,
     validator: Arc<dyn Validator>,
@@ -113,7 +113,7 @@ pub struct Facts {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RightQuestion {
     /// His name, and the one of the group where it is about a group.
-    who: Who,
+    who: AskedAccounts,
     /// None: in every namespace.
     namespace: Option<String>,
     verb: &'static str,
@@ -122,7 +122,7 @@ struct RightQuestion {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Who {
+enum AskedAccounts {
     /// Everybody in these groups.
     Groups(Vec<String>),
     Account(String, String),
@@ -131,7 +131,7 @@ enum Who {
 /// The API server did not answer.
 struct NoReview;
 
-impl Facts {
+impl CheckFacts {
     /// For the installation in that namespace.
     pub fn new(
         client: Client,
@@ -211,7 +211,7 @@ impl Facts {
         };
         let found = async {
             for verb in ["get", "list", "watch"] {
-                let reader = Who::Account(self.namespace.clone(), READER.to_owned());
+                let reader = AskedAccounts::Account(self.namespace.clone(), READER.to_owned());
                 if !self.may(reader, None, (verb, ""), &resource).await? {
                     return Ok(KindFound::NotReadable(resource.clone()));
                 }
@@ -246,7 +246,7 @@ impl Facts {
     /// The first of the suspects that have one of the rights.
     async fn holders(
         &self,
-        rights: &[Right],
+        rights: &[VerbOnResource],
         resource: &Resource,
         suspects: &Suspects,
     ) -> Result<Holders, NoReview> {
@@ -267,7 +267,8 @@ impl Facts {
             ];
             let mut are_all = false;
             for groups in ladder {
-                let found = self.holds(rights, Who::of(groups), Some(namespace), resource);
+                let found =
+                    self.holds(rights, AskedAccounts::of(groups), Some(namespace), resource);
                 if let Some(what) = found.await? {
                     holders.first.push(what);
                     are_all = true;
@@ -276,7 +277,7 @@ impl Facts {
             }
             // Who is in a group that may is not named besides.
             for account in accounts.iter().filter(|_| !are_all) {
-                let who = Who::Account(namespace.clone(), account.clone());
+                let who = AskedAccounts::Account(namespace.clone(), account.clone());
                 holders
                     .first
                     .extend(self.holds(rights, who, Some(namespace), resource).await?);
@@ -291,8 +292,8 @@ impl Facts {
     /// The first of the rights that somebody has, as a sentence.
     async fn holds(
         &self,
-        rights: &[Right],
-        who: Who,
+        rights: &[VerbOnResource],
+        who: AskedAccounts,
         namespace: Option<&str>,
         resource: &Resource,
     ) -> Result<Option<String>, NoReview> {
@@ -317,9 +318,9 @@ impl Facts {
 
     async fn may(
         &self,
-        who: Who,
+        who: AskedAccounts,
         namespace: Option<&str>,
-        (verb, subresource): Right,
+        (verb, subresource): VerbOnResource,
         resource: &Resource,
     ) -> Result<bool, NoReview> {
         let question = RightQuestion {
@@ -388,7 +389,7 @@ fn keep(
     answers.insert(question, (answer, asked));
 }
 
-impl Who {
+impl AskedAccounts {
     /// Whoever is in all of these groups, and in the one that everybody is in.
     fn of(mut groups: Vec<String>) -> Self {
         groups.push(EVERYBODY.to_owned());
@@ -451,7 +452,7 @@ mod tests {
                 "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "forger"},
                 "subjects": subjects.collect::<Vec<_>>(),
             }));
-            let facts = Facts::new(
+            let facts = CheckFacts::new(
                 server.client(&Caller::admin()),
                 CALLS,
                 Arc::new(Silent),
@@ -483,7 +484,7 @@ mod tests {
         let (mut answers, start) = (HashMap::new(), Instant::now());
         for number in 0..50_000_u32 {
             let question = RightQuestion {
-                who: Who::Account("devops".to_owned(), number.to_string()),
+                who: AskedAccounts::Account("devops".to_owned(), number.to_string()),
                 namespace: None,
                 verb: "create",
                 resource: Resource {

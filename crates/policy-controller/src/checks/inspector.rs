@@ -28,7 +28,7 @@ use tracing::error;
 
 use super::{
     Inspections,
-    facts::{AskedRights, Facts},
+    facts::{AskedRights, CheckFacts},
     rights::RightsChanges,
     suspects::Suspects,
     verdict::{self, CheckFindings, ChecksVerdict, OpenBy},
@@ -95,7 +95,7 @@ pub struct Inspector {
     /// Where what was found is kept.
     pub inspections: Arc<Inspections>,
     /// Asks.
-    pub facts: Facts,
+    pub facts: CheckFacts,
     /// Whether this process leads.
     pub leads: Leads,
     /// When rights changed last.

@@ -164,12 +164,12 @@ fn owners(metadata: &ObjectMeta) -> impl Iterator<Item = &OwnerReference> {
 
 /// The part of the metadata that is ours to say.
 #[derive(PartialEq, Eq, Serialize)]
-struct Identity<'a> {
+struct OwnMetadata<'a> {
     labels: [Option<&'a String>; 3],
     owner: Option<(&'a str, &'a str, bool, bool)>,
 }
 
-impl<'a> Identity<'a> {
+impl<'a> OwnMetadata<'a> {
     fn of(metadata: &'a ObjectMeta) -> Self {
         let label = |key: &str| metadata.labels.as_ref()?.get(key);
         let uid = label(labels::ACCESS_POLICY_UID);
@@ -197,14 +197,14 @@ impl<'a> Identity<'a> {
 
 /// Whether two objects carry the same of what is ours to say.
 pub(super) fn same_identity(a: &ObjectMeta, b: &ObjectMeta) -> bool {
-    Identity::of(a) == Identity::of(b)
+    OwnMetadata::of(a) == OwnMetadata::of(b)
 }
 
 /// Of a Role.
 #[must_use]
 pub fn of_role(role: &Role) -> Fingerprint {
     fingerprint(&(
-        Identity::of(&role.metadata),
+        OwnMetadata::of(&role.metadata),
         role.rules.as_deref().unwrap_or_default(),
     ))
 }
@@ -213,7 +213,11 @@ pub fn of_role(role: &Role) -> Fingerprint {
 #[must_use]
 pub fn of_binding(binding: &RoleBinding) -> Fingerprint {
     let holders: Vec<_> = subjects(binding).map(|it| it.subject()).collect();
-    fingerprint(&(Identity::of(&binding.metadata), &binding.role_ref, holders))
+    fingerprint(&(
+        OwnMetadata::of(&binding.metadata),
+        &binding.role_ref,
+        holders,
+    ))
 }
 
 /// Whom a RoleBinding names.

@@ -20,7 +20,7 @@ use super::{
     objects::{self, RolePair},
     wanted::RbacSubject,
 };
-use crate::seen::{FoundObject, Kind, Managed, Pin};
+use crate::seen::{FoundObject, Managed, ManagedKind, Pin};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,13 +30,13 @@ pub enum Write {
     /// Makes this version of it so.
     Change(WrittenObject, Pin),
     /// Deletes this version of it.
-    Delete(Kind, String, Pin),
+    Delete(ManagedKind, String, Pin),
 }
 
 impl Write {
     /// The kind of its object.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> ManagedKind {
         match self {
             Self::Create(object) | Self::Change(object, _) => object.kind(),
             Self::Delete(kind, ..) => *kind,
@@ -76,10 +76,10 @@ pub struct WriteStep {
 impl WrittenObject {
     /// Which of the two.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> ManagedKind {
         match self {
-            Self::Role(_) => Kind::Role,
-            Self::Binding(_) => Kind::RoleBinding,
+            Self::Role(_) => ManagedKind::Role,
+            Self::Binding(_) => ManagedKind::RoleBinding,
         }
     }
 
@@ -292,14 +292,14 @@ const fn create(object: WrittenObject) -> Write {
     Write::Create(object)
 }
 
-fn delete<K>(found: &FoundObject<K>, kind: Kind, name: &str) -> Write {
+fn delete<K>(found: &FoundObject<K>, kind: ManagedKind, name: &str) -> Write {
     Write::Delete(kind, name.to_owned(), found.pin.clone())
 }
 
 /// The deletion of something; and what it says, when a deletion has not helped.
 fn gone<K>(
     found: &FoundObject<K>,
-    kind: Kind,
+    kind: ManagedKind,
     name: &str,
     empty: impl Fn(&K) -> WrittenObject,
 ) -> Write {
@@ -310,13 +310,13 @@ fn gone<K>(
 }
 
 fn binding_gone(found: &FoundObject<RoleBinding>, name: &str) -> Write {
-    gone(found, Kind::RoleBinding, name, |it| {
+    gone(found, ManagedKind::RoleBinding, name, |it| {
         WrittenObject::Binding(empty_binding(it))
     })
 }
 
 fn role_gone(found: &FoundObject<Role>, name: &str) -> Write {
-    gone(found, Kind::Role, name, |it| {
+    gone(found, ManagedKind::Role, name, |it| {
         WrittenObject::Role(empty_role(it))
     })
 }

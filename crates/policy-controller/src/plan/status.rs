@@ -140,7 +140,7 @@ impl Summary {
     ) -> Option<AccessPolicyStatus> {
         let name = |name: &String| MatchedConnector { name: name.clone() };
         let holders = self.holders.map(|it| i32::try_from(it).unwrap_or(i32::MAX));
-        let condition = |(type_, status, reason, message): Row<'_>| {
+        let condition = |(type_, status, reason, message): StatusRow<'_>| {
             let before = last.iter().flat_map(|it| &it.conditions);
             let mut before = before.filter(|it| it.type_ == type_ && it.status == status);
             Condition {
@@ -170,7 +170,7 @@ impl Summary {
         &'a self,
         generation: Option<i64>,
         last: Option<&'a AccessPolicyStatus>,
-    ) -> [Row<'a>; 4] {
+    ) -> [StatusRow<'a>; 4] {
         use AccessPolicyCondition as Type;
         use ConditionStatus::{False, True, Unknown};
         let matched = match self.matched {
@@ -231,7 +231,7 @@ impl Summary {
         &'a self,
         generation: Option<i64>,
         last: Option<&'a AccessPolicyStatus>,
-    ) -> Row<'a> {
+    ) -> StatusRow<'a> {
         use ConditionStatus::{False, True, Unknown};
         const TYPE: AccessPolicyCondition = AccessPolicyCondition::ChecksValid;
         let ChecksVerdict { reason, message } = match &self.checks {
@@ -278,7 +278,7 @@ fn is_questionable(reason: &str) -> bool {
     .any(|it| it.as_str() == reason)
 }
 
-type Row<'a> = (AccessPolicyCondition, ConditionStatus, &'a str, &'a str);
+type StatusRow<'a> = (AccessPolicyCondition, ConditionStatus, &'a str, &'a str);
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use super::{
     objects,
     wanted::{RbacSubject, StandingPermission, WantedPermissions, WantedRule},
 };
-use crate::seen::{FoundObject, Kind, Managed};
+use crate::seen::{FoundObject, Managed, ManagedKind};
 
 /// A condition of a policy.
 type OneCondition = Condition<AccessPolicyCondition>;
@@ -145,7 +145,7 @@ fn difference(one: &Given, other: &Given, event: Event, verb: &str) -> Option<To
 /// What somebody else wrote or deleted.
 fn restored(there: &Managed, was_in_force: bool, names: &BTreeSet<&String>) -> Vec<Told> {
     let mut told = Vec::new();
-    let mut tell = |kind: Kind, name: &str, note: String| {
+    let mut tell = |kind: ManagedKind, name: &str, note: String| {
         let note = format!("{} {name} {note}", kind.as_str());
         let event = Event::PermissionRestored;
         told.push(Told { event, note });
@@ -156,10 +156,10 @@ fn restored(there: &Managed, was_in_force: bool, names: &BTreeSet<&String>) -> V
         let of_role = changed(role).or_else(|| role.is_none().then(gone).flatten());
         let of_binding = changed(binding).or_else(|| binding.is_none().then(gone).flatten());
         if let Some(note) = of_role {
-            tell(Kind::Role, name, note);
+            tell(ManagedKind::Role, name, note);
         }
         if let Some(note) = of_binding {
-            tell(Kind::RoleBinding, name, note);
+            tell(ManagedKind::RoleBinding, name, note);
         }
     }
     told

@@ -9,7 +9,7 @@ use connectors_api::access_policy::ObjectKind;
 use kube::core::ApiResource;
 use service_kit::watches::Unreadable;
 
-use super::{Job, Link, State, Wakes, sought::Change};
+use super::{Job, Link, State, Wakes, sought::ObjectChange};
 use crate::{api::Name, check_object::CheckObject};
 
 /// The limit of bytes for the objects of one kind in one namespace: enough for some thousand approvals. Above it the
@@ -296,10 +296,10 @@ impl State {
         self.bound_objects();
         let change = match (&before, &object) {
             (None | Some(KindObject::Unreadable), _) | (_, KindObject::Unreadable) => {
-                Change::Unknown
+                ObjectChange::Unknown
             }
             (Some(before), after) => {
-                Change::Known([before, after].map(|it| it.there().map(Arc::as_ref)))
+                ObjectChange::Known([before, after].map(|it| it.there().map(Arc::as_ref)))
             }
         };
         let of_pods = self.requests.of_pod_namespace(&name.namespace);

@@ -35,13 +35,13 @@ pub struct PolicyCached {
 
 /// The policies of all namespaces.
 #[derive(Debug)]
-pub struct Policies {
+pub struct PolicyCache {
     namespaces: BTreeMap<String, OfNamespace>,
     /// The bytes of all cached specs.
     budget: ByteBudget,
 }
 
-impl Default for Policies {
+impl Default for PolicyCache {
     fn default() -> Self {
         Self {
             namespaces: BTreeMap::new(),
@@ -53,7 +53,7 @@ impl Default for Policies {
 /// The policies of one namespace.
 #[derive(Debug, Default)]
 struct OfNamespace {
-    all: BTreeMap<String, Stored>,
+    all: BTreeMap<String, StoredPolicy>,
     /// The bytes of all specs, cached or not.
     weight: usize,
     /// The specs exceed the limit, so none is cached.
@@ -61,7 +61,7 @@ struct OfNamespace {
 }
 
 #[derive(Debug)]
-struct Stored {
+struct StoredPolicy {
     uid: String,
     deleting: bool,
     content: PolicyContent,
@@ -85,7 +85,7 @@ enum PolicyContent {
 /// The name of a policy, and the policy, unless it is unreadable.
 type PolicyKept = (String, Option<Arc<CompiledPolicy>>);
 
-impl Stored {
+impl StoredPolicy {
     fn of(cached: PolicyCached) -> Self {
         Self {
             uid: cached.uid,
@@ -169,7 +169,7 @@ fn kinds_between(policy: &AccessPolicy) -> impl Iterator<Item = ObjectKind> {
     })
 }
 
-impl Policies {
+impl PolicyCache {
     /// True when a namespace has policies.
     #[must_use]
     pub fn are_in(&self, namespace: &str) -> bool {
@@ -223,7 +223,7 @@ impl Policies {
         }
     }
 
-    fn get(&self, name: &Name) -> Option<&Stored> {
+    fn get(&self, name: &Name) -> Option<&StoredPolicy> {
         self.namespaces.get(&name.namespace)?.all.get(&name.name)
     }
 
@@ -232,19 +232,19 @@ impl Policies {
         let stored = self.namespaces.get(namespace).into_iter();
         stored
             .flat_map(|it| it.all.values())
-            .flat_map(Stored::kinds)
+            .flat_map(StoredPolicy::kinds)
     }
 
     /// The kinds of the checks of all policies.
     pub fn kinds(&self) -> impl Iterator<Item = &ObjectKind> {
         let stored = self.namespaces.values().flat_map(|it| it.all.values());
-        stored.flat_map(Stored::kinds)
+        stored.flat_map(StoredPolicy::kinds)
     }
 
     /// The kinds that the proofs of all policies' checks read.
     pub fn kinds_between(&self) -> impl Iterator<Item = ObjectKind> {
         let stored = self.namespaces.values().flat_map(|it| it.all.values());
-        stored.flat_map(Stored::kinds_between)
+        stored.flat_map(StoredPolicy::kinds_between)
     }
 
     /// True when a new version of a policy says the same as the known one.
@@ -255,7 +255,7 @@ impl Policies {
 
     /// A policy was added, changed or deleted. Returns the UID of the one that was there before.
     pub fn put(&mut self, name: &Name, policy: Option<PolicyCached>) -> Option<String> {
-        let before = self.replace(name, policy.map(Stored::of));
+        let before = self.replace(name, policy.map(StoredPolicy::of));
         self.bound(&name.namespace);
         before.map(|it| it.uid)
     }
@@ -281,7 +281,7 @@ impl Policies {
                 deleting: policy.policy.metadata.deletion_timestamp.is_some(),
                 policy: Ok(Arc::clone(policy)),
             };
-            let is_missing = |it: &Stored| {
+            let is_missing = |it: &StoredPolicy| {
                 matches!(it.content, PolicyContent::NotKept { .. }) && it.says(&cached)
             };
             if self.get(&name).is_some_and(is_missing) {
@@ -290,9 +290,9 @@ impl Policies {
         }
     }
 
-    fn replace(&mut self, name: &Name, policy: Option<Stored>) -> Option<Stored> {
+    fn replace(&mut self, name: &Name, policy: Option<StoredPolicy>) -> Option<StoredPolicy> {
         let place = self.namespaces.entry(name.namespace.clone()).or_default();
-        let kept = |it: &Stored| match &it.content {
+        let kept = |it: &StoredPolicy| match &it.content {
             PolicyContent::Kept(policy) => policy.bytes(),
             PolicyContent::NotKept { .. } | PolicyContent::Unreadable => 0,
         };
@@ -335,7 +335,7 @@ impl Policies {
         self.budget.release(namespace, self.budget.of(namespace));
         if let Some(place) = self.namespaces.get_mut(namespace) {
             place.overflowed = true;
-            place.all.values_mut().for_each(Stored::forget);
+            place.all.values_mut().for_each(StoredPolicy::forget);
         }
     }
 
@@ -384,7 +384,7 @@ mod tests {
     /// The number of large policies that exceeds the share of one namespace.
     const TOO_MANY: usize = MOST_OF_NAMESPACE / LARGE + 1;
 
-    fn fill(policies: &mut Policies, namespace: &str, count: usize) {
+    fn fill(policies: &mut PolicyCache, namespace: &str, count: usize) {
         for number in 0..count {
             let name = format!("p{number}");
             let policy = cached(policy(namespace, &name, LARGE));
@@ -392,13 +392,13 @@ mod tests {
         }
     }
 
-    fn is_kept(policies: &Policies, namespace: &str) -> bool {
+    fn is_kept(policies: &PolicyCache, namespace: &str) -> bool {
         policies.of(namespace).is_some()
     }
 
     #[test]
     fn a_namespace_keeps_its_share_of_policies_and_above_it_their_kinds_alone() {
-        let mut policies = Policies::default();
+        let mut policies = PolicyCache::default();
         fill(&mut policies, "quiet", 1);
         fill(&mut policies, "loud", TOO_MANY - 1);
         assert!(is_kept(&policies, "loud"));
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn above_the_total_the_namespace_that_has_most_is_not_kept() {
-        let mut policies = Policies::default();
+        let mut policies = PolicyCache::default();
         let most = MOST_OF_ALL / LARGE;
         let each = most / 9;
         fill(&mut policies, "heavy", each + 5);
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_namespace_that_takes_less_again_is_kept_once_its_policies_were_read() {
-        let mut policies = Policies::default();
+        let mut policies = PolicyCache::default();
         fill(&mut policies, "loud", TOO_MANY);
         let left = TOO_MANY / 3;
         for number in left..TOO_MANY {
@@ -483,7 +483,7 @@ mod tests {
 
     #[test]
     fn what_was_read_is_not_kept_above_the_share_or_in_place_of_something_else() {
-        let mut policies = Policies::default();
+        let mut policies = PolicyCache::default();
         fill(&mut policies, "loud", TOO_MANY);
         let read = |policy: AccessPolicy| [cached(policy).policy.unwrap()];
         policies.refill("loud", &read(policy("loud", "p0", LARGE)));
@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     fn news_that_say_the_same_are_known_whether_the_policy_is_kept_or_not() {
-        let mut policies = Policies::default();
+        let mut policies = PolicyCache::default();
         fill(&mut policies, "loud", TOO_MANY);
         let name = Name::new("loud", "p0");
         let news = |edit: fn(&mut PolicyCached)| {
@@ -525,7 +525,7 @@ mod tests {
 
     #[test]
     fn policies_that_come_and_go_leave_nothing() {
-        let mut policies = Policies::default();
+        let mut policies = PolicyCache::default();
         for _ in 0..2 {
             fill(&mut policies, "loud", TOO_MANY);
             for number in 0..TOO_MANY {

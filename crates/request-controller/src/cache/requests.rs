@@ -58,11 +58,11 @@ pub struct RequestCache {
     /// True while the list of all requests is being received, in the order of their names.
     listed: bool,
     /// Waiting requests by the namespaces of their connector and their pod, the oldest first.
-    waiting: BTreeMap<(String, String), BTreeSet<Place>>,
+    waiting: BTreeMap<(String, String), BTreeSet<RequestPlace>>,
     room: RequestRoom,
 }
 
-type Place = (Option<Timestamp>, Option<String>, Name);
+type RequestPlace = (Option<Timestamp>, Option<String>, Name);
 
 impl RequestCache {
     /// True when a request may be missing that is older than a cached one.
@@ -363,7 +363,7 @@ fn line_of(name: &Name, request: &AccessRequest) -> (String, String) {
     (name.namespace.clone(), pod_of(request).namespace)
 }
 
-fn place(name: &Name, request: &AccessRequest) -> Place {
+fn place(name: &Name, request: &AccessRequest) -> RequestPlace {
     let created = request.metadata.creation_timestamp.as_ref();
     (
         created.map(|time| time.0),

@@ -21,7 +21,7 @@ pub struct Sought {
 }
 
 /// What is known of an object before and after a change.
-pub(super) enum Change<'a> {
+pub(super) enum ObjectChange<'a> {
     /// The objects that it was and is, as far as it existed.
     Known([Option<&'a CheckObject>; 2]),
     /// It may have had any labels, or has.
@@ -45,7 +45,12 @@ impl Sought {
     }
 
     /// True when a change of an object may change what a request finds.
-    pub(super) fn concerns(&self, request: &Name, kind: &ObjectKind, change: &Change<'_>) -> bool {
+    pub(super) fn concerns(
+        &self,
+        request: &Name,
+        kind: &ObjectKind,
+        change: &ObjectChange<'_>,
+    ) -> bool {
         let Some(selections) = self.of_request.get(request) else {
             return true;
         };
@@ -54,8 +59,8 @@ impl Sought {
             .filter(|(it, _)| it == kind)
             .map(|it| &it.1);
         match change {
-            Change::Unknown => labels.next().is_some(),
-            Change::Known(objects) => labels.any(|labels| {
+            ObjectChange::Unknown => labels.next().is_some(),
+            ObjectChange::Known(objects) => labels.any(|labels| {
                 let mut objects = objects.iter().flatten();
                 objects.any(|it| labels.match_found(|key| it.label(key)))
             }),
@@ -115,14 +120,14 @@ mod tests {
             (None, Some(&b), false),
             (None, None, false),
         ] {
-            let change = Change::Known([before, after]);
+            let change = ObjectChange::Known([before, after]);
             let concerns = sought.concerns(&request(), &kind("Approval"), &change);
             assert_eq!(concerns, expected);
         }
-        let change = Change::Known([None, Some(&a)]);
+        let change = ObjectChange::Known([None, Some(&a)]);
         assert!(!sought.concerns(&request(), &kind("Another"), &change));
-        assert!(sought.concerns(&request(), &kind("Approval"), &Change::Unknown));
-        assert!(!sought.concerns(&request(), &kind("Another"), &Change::Unknown));
+        assert!(sought.concerns(&request(), &kind("Approval"), &ObjectChange::Unknown));
+        assert!(!sought.concerns(&request(), &kind("Another"), &ObjectChange::Unknown));
     }
 
     #[test]
@@ -130,7 +135,7 @@ mod tests {
         let mut sought = Sought::default();
         let b = object("b");
         let concerns = |sought: &Sought| {
-            let change = Change::Known([None, Some(&b)]);
+            let change = ObjectChange::Known([None, Some(&b)]);
             sought.concerns(&request(), &kind("Approval"), &change)
         };
         assert!(concerns(&sought));
@@ -154,7 +159,7 @@ mod tests {
         for (selections, expected) in table {
             let mut sought = Sought::default();
             sought.learn(&request(), selections);
-            let change = Change::Known([None, Some(&b)]);
+            let change = ObjectChange::Known([None, Some(&b)]);
             let concerns = sought.concerns(&request(), &kind("Approval"), &change);
             assert_eq!(
                 (concerns, sought.count()),

@@ -39,7 +39,7 @@ use crate::{
     evaluator::Unanswered,
     evidence::{self, ListRoom},
     grant,
-    seen::{EvidenceState, Judged},
+    seen::{EvidenceState, PolicyJudgement},
     selection::{self, FoundCandidates},
     snapshot,
     verdict::{self, EvidenceLook},
@@ -66,7 +66,7 @@ impl Observer {
         pod: &WholePod,
         look: &Look,
         room: ListRoom,
-    ) -> Result<Judged, ObserveError> {
+    ) -> Result<PolicyJudgement, ObserveError> {
         let policy = &compiled.policy;
         let shared = self.world.read().shared();
         let wanted = selection::wanted(compiled, &pod.value, &shared);
@@ -100,7 +100,7 @@ impl Observer {
             .collect();
         let answered = |said: Option<&EvaluateChecksResponse>| {
             let answer = verdict::answer(request, &wanted, &found, said);
-            Judged::Answered(evidence::listable(answer, room))
+            PolicyJudgement::Answered(evidence::listable(answer, room))
         };
         if candidates.is_empty() {
             return Ok(answered(None));
@@ -118,7 +118,7 @@ impl Observer {
         let said = self.ask(request, &uid, question, look).await;
         Ok(said
             .answer()
-            .map_or(Judged::Unanswered, |said| answered(Some(said))))
+            .map_or(PolicyJudgement::Unanswered, |said| answered(Some(said))))
     }
 
     /// Collects the objects that the proofs of a policy's checks need.

@@ -22,7 +22,7 @@ use super::{
     links::{MOST_BYTES, NamedObject},
     objects::{Look, says_nothing},
 };
-use crate::{api::Name, cache::Link, selection::Trouble};
+use crate::{api::Name, cache::Link, selection::CheckTrouble};
 
 /// The limit of rounds in which the judge names what it misses.
 const MOST_ROUNDS: usize = 20;
@@ -38,7 +38,7 @@ pub(super) struct Collected {
     /// What was asked for, whether it is there or not.
     asked: BTreeSet<Link>,
     /// Why one of them could not be read. Only approvals that need that one have no proof.
-    pub(super) trouble: Option<(Trouble, String)>,
+    pub(super) trouble: Option<(CheckTrouble, String)>,
 }
 
 impl Collected {
@@ -214,13 +214,13 @@ fn link(missing: &MissingLink) -> Link {
     }
 }
 
-fn too_large() -> (Trouble, String) {
+fn too_large() -> (CheckTrouble, String) {
     let message = format!(
         "more than {MOST_OBJECTS} objects, or {} MiB of them, are between the pod and its approvals, or too many requests \
          of the namespace wait for such objects",
         MOST_BYTES / 1024 / 1024
     );
-    (Trouble::LineageTooLarge, message)
+    (CheckTrouble::LineageTooLarge, message)
 }
 
 #[cfg(test)]
@@ -280,7 +280,7 @@ mod tests {
         let collected = collected(&cluster, &[approval.clone(), approval]).await;
         assert_eq!(collected.texts.len(), 2);
         let trouble = collected.trouble.map(|(trouble, _)| trouble);
-        assert_eq!(trouble, Some(Trouble::ObjectUnreadable));
+        assert_eq!(trouble, Some(CheckTrouble::ObjectUnreadable));
     }
 
     /// A wait for an object that is there would end with the next sweep only.

@@ -14,7 +14,7 @@ use connectors_api::lineage::{self, LineageVerdict, MOST_OBJECTS, MOST_STEPS_OF_
 use crate::{
     cache::{Link, MOST_SOUGHT, SoughtObjects},
     check_object::CheckObject,
-    selection::Trouble,
+    selection::CheckTrouble,
 };
 
 /// The limit of bytes in the objects of one reconciliation.
@@ -56,7 +56,7 @@ pub(super) enum NamedObject {
     /// It does not exist.
     Gone,
     /// Its kind or the object itself cannot be read.
-    Trouble(Trouble, String),
+    Trouble(CheckTrouble, String),
 }
 
 impl NamedObject {

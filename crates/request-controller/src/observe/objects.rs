@@ -22,7 +22,7 @@ use crate::{
     check_kinds,
     check_object::{self, CheckObject},
     dynamic::{self, FoundKind as KindFound},
-    selection::{CheckCandidates, FoundCandidates, Selection, Trouble, WantedObjects},
+    selection::{CheckCandidates, CheckTrouble, FoundCandidates, Selection, WantedObjects},
     verdict::EvidenceLook,
 };
 
@@ -116,7 +116,7 @@ impl CheckObjects {
     ) -> Result<FoundCandidates, ObserveError> {
         let selection = match &wanted.selection {
             Ok(selection) => selection,
-            Err(problem) => return Ok(Err((Trouble::SelectorInvalid, problem.clone()))),
+            Err(problem) => return Ok(Err((CheckTrouble::SelectorInvalid, problem.clone()))),
         };
         let resource = match self.resource(&wanted.kind, look.via).await? {
             Ok(resource) => resource,
@@ -146,7 +146,7 @@ impl CheckObjects {
                 &resource.resource.group,
             )),
             Err(error @ (NotListed::Unreadable(_) | NotListed::TooMuch)) => Err((
-                Trouble::ObjectUnreadable,
+                CheckTrouble::ObjectUnreadable,
                 format!("{} with {selection}: {error}", wanted.kind.kind),
             )),
             Err(NotListed::Call(error)) => return Err(error.into()),
@@ -235,17 +235,17 @@ impl CheckObjects {
         &self,
         kind: &ObjectKind,
         via: Via,
-    ) -> Result<Result<Known, (Trouble, String)>, ObserveError> {
+    ) -> Result<Result<KnownObjects, (CheckTrouble, String)>, ObserveError> {
         if let Err(problem) = check_kinds::may_be_check(kind) {
-            return Ok(Err((Trouble::KindRefused, problem)));
+            return Ok(Err((CheckTrouble::KindRefused, problem)));
         }
         let state = self.world.read().kinds.get(kind).map(|it| it.state.clone());
         Ok(match state {
-            Some(KindState::Watching(resource)) => Ok(Known {
+            Some(KindState::Watching(resource)) => Ok(KnownObjects {
                 resource,
                 is_complete: true,
             }),
-            Some(KindState::Listing(resource)) => Ok(Known {
+            Some(KindState::Listing(resource)) => Ok(KnownObjects {
                 resource,
                 is_complete: false,
             }),
@@ -253,7 +253,7 @@ impl CheckObjects {
             Some(KindState::Missing) if via == Via::Api => {
                 let found = timeout(LIMIT, dynamic::find(self.live.client(), kind)).await;
                 match found.unwrap_or(None) {
-                    Some(KindFound::Readable(resource)) => Ok(Known {
+                    Some(KindFound::Readable(resource)) => Ok(KnownObjects {
                         resource,
                         is_complete: false,
                     }),
@@ -265,7 +265,7 @@ impl CheckObjects {
             Some(KindState::Missing | KindState::Refused) => Err(missing(kind)),
             Some(KindState::Forbidden { plural, group }) => Err(forbidden(&plural, &group)),
             Some(KindState::NotNamespaced) => Err((
-                Trouble::KindNotNamespaced,
+                CheckTrouble::KindNotNamespaced,
                 format!("objects of kind {} are in no namespace", kind.kind),
             )),
             Some(KindState::Starting) | None => {
@@ -275,7 +275,7 @@ impl CheckObjects {
     }
 }
 
-struct Known {
+struct KnownObjects {
     resource: ApiResource,
     is_complete: bool,
 }
@@ -292,17 +292,17 @@ pub(super) fn looked(object: &NamedObject, uid: &str) -> (EvidenceLook, Option<A
             None => (EvidenceLook::Useless, None),
         },
         // The objects were deleted together with their kind.
-        NamedObject::Gone | NamedObject::Trouble(Trouble::KindMissing, _) => {
+        NamedObject::Gone | NamedObject::Trouble(CheckTrouble::KindMissing, _) => {
             (EvidenceLook::Gone, None)
         }
-        NamedObject::Trouble(Trouble::ObjectUnreadable, _) => (EvidenceLook::Useless, None),
+        NamedObject::Trouble(CheckTrouble::ObjectUnreadable, _) => (EvidenceLook::Useless, None),
         NamedObject::Trouble(..) => (EvidenceLook::Unknown, None),
     }
 }
 
 fn unreadable(kind: &ObjectKind, name: &Name) -> NamedObject {
     let message = format!("{} {name} cannot be read", kind.kind);
-    NamedObject::Trouble(Trouble::ObjectUnreadable, message)
+    NamedObject::Trouble(CheckTrouble::ObjectUnreadable, message)
 }
 
 /// Selects among the objects with a check's labels by its fields. One object at a time is parsed, and only if there
@@ -332,31 +332,31 @@ fn selected(
     found
 }
 
-fn missing(kind: &ObjectKind) -> (Trouble, String) {
+fn missing(kind: &ObjectKind) -> (CheckTrouble, String) {
     let ObjectKind { api_version, kind } = kind;
     let message = format!("there is no kind {kind} of {api_version} in this cluster");
-    (Trouble::KindMissing, message)
+    (CheckTrouble::KindMissing, message)
 }
 
-pub(super) fn says_nothing(kind: &ObjectKind, object: &CheckObject) -> (Trouble, String) {
+pub(super) fn says_nothing(kind: &ObjectKind, object: &CheckObject) -> (CheckTrouble, String) {
     let message = format!(
         "{} {} has more than {} KiB, which is too large to be a check",
         kind.kind,
         object.name_any(),
         check_object::LARGEST / 1024
     );
-    (Trouble::ObjectUnreadable, message)
+    (CheckTrouble::ObjectUnreadable, message)
 }
 
 /// The message includes the remedy. The controller's own ClusterRole is aggregated from others, so a rule that is
 /// added to it directly does not persist.
-fn forbidden(plural: &str, group: &str) -> (Trouble, String) {
+fn forbidden(plural: &str, group: &str) -> (CheckTrouble, String) {
     let message = format!(
         "{plural} may not be read; add the kind to the chart's checks.kinds, or label \
          connectors.alauda.io/aggregate-to-check-reader: \"true\" a ClusterRole with the rule \
          {{apiGroups: [\"{group}\"], resources: [\"{plural}\"], verbs: [get, list, watch]}}"
     );
-    (Trouble::KindForbidden, message)
+    (CheckTrouble::KindForbidden, message)
 }
 
 #[cfg(test)]
@@ -457,7 +457,7 @@ mod tests {
     #[test]
     fn who_may_not_read_a_kind_is_told_what_helps() {
         let (trouble, message) = forbidden("approvaltasks", "example.com");
-        assert_eq!(trouble, Trouble::KindForbidden);
+        assert_eq!(trouble, CheckTrouble::KindForbidden);
         for part in [
             "approvaltasks may not be read",
             "checks.kinds",

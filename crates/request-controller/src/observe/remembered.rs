@@ -29,9 +29,9 @@ const ANSWERS: CacheBounds = CacheBounds {
 const OVERHEAD: usize = 512;
 
 /// Pods in the version that was last read, shared by all requests of a pod.
-pub(super) struct Pods(Mutex<SharedCache<String, Pod>>);
+pub(super) struct Pods(Mutex<SharedCache<String, RememberedPod>>);
 
-struct Pod {
+struct RememberedPod {
     version: String,
     text: Box<str>,
 }
@@ -56,7 +56,7 @@ impl Pods {
     pub(super) fn put(&self, namespace: &str, uid: &str, pod: &Value) {
         let version = pod.pointer("/metadata/resourceVersion");
         let version = version.and_then(Value::as_str).unwrap_or_default();
-        let pod_kept = Pod {
+        let pod_kept = RememberedPod {
             version: version.to_owned(),
             text: pod.to_string().into(),
         };
@@ -72,7 +72,7 @@ impl Pods {
         self.lock().bytes()
     }
 
-    fn lock(&self) -> MutexGuard<'_, SharedCache<String, Pod>> {
+    fn lock(&self) -> MutexGuard<'_, SharedCache<String, RememberedPod>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

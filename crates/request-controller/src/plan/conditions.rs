@@ -2,7 +2,7 @@
 
 use connectors_api::{
     AccessRequestCondition, Condition, ConditionStatus,
-    reason::{self, Reason},
+    reason::{self, ConditionReason},
 };
 use jiff::Timestamp;
 
@@ -33,15 +33,15 @@ impl Conditions {
         }
     }
 
-    pub(super) fn is_true<R: Reason>(&mut self, reason: R, message: impl Into<String>) {
+    pub(super) fn is_true<R: ConditionReason>(&mut self, reason: R, message: impl Into<String>) {
         self.set(ConditionStatus::True, reason, message.into());
     }
 
-    pub(super) fn is_false<R: Reason>(&mut self, reason: R, message: impl Into<String>) {
+    pub(super) fn is_false<R: ConditionReason>(&mut self, reason: R, message: impl Into<String>) {
         self.set(ConditionStatus::False, reason, message.into());
     }
 
-    fn set<R: Reason>(&mut self, status: ConditionStatus, reason: R, message: String) {
+    fn set<R: ConditionReason>(&mut self, status: ConditionStatus, reason: R, message: String) {
         self.write(R::CONDITION, status, reason.as_str(), message);
     }
 

@@ -17,7 +17,7 @@ use super::{
     Terms,
     conditions::{self, Conditions},
     disclosure::Disclosure,
-    policy::{self, Followed, Moment, Standing, Waiting},
+    policy::{self, Followed, Moment, PolicyProgress, Waiting},
     tell,
 };
 use crate::{
@@ -172,7 +172,7 @@ fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
         let one = match grant.state {
             GrantState::Ended => Followed {
                 entry: entry.clone(),
-                standing: Standing::Ended(grant.reason.unwrap_or(Ready::CheckLapsed)),
+                standing: PolicyProgress::Ended(grant.reason.unwrap_or(Ready::CheckLapsed)),
                 told: Disclosure::default(),
                 due: None,
             },
@@ -227,16 +227,18 @@ fn bound_refused(followed: &mut [Followed]) {
     }
 }
 
-const fn again(standing: Standing) -> Option<Duration> {
+const fn again(standing: PolicyProgress) -> Option<Duration> {
     match standing {
-        Standing::Granted { sure: false }
-        | Standing::Lost(Waiting::Answer)
-        | Standing::Waiting(Waiting::Answer) => Some(IMPATIENT),
-        Standing::Lost(_) | Standing::Waiting(Waiting::Leave | Waiting::Repair) => Some(PATIENT),
-        Standing::Granted { sure: true }
-        | Standing::Granting
-        | Standing::Waiting(Waiting::Decision | Waiting::Look)
-        | Standing::Ended(_) => None,
+        PolicyProgress::Granted { sure: false }
+        | PolicyProgress::Lost(Waiting::Answer)
+        | PolicyProgress::Waiting(Waiting::Answer) => Some(IMPATIENT),
+        PolicyProgress::Lost(_) | PolicyProgress::Waiting(Waiting::Leave | Waiting::Repair) => {
+            Some(PATIENT)
+        }
+        PolicyProgress::Granted { sure: true }
+        | PolicyProgress::Granting
+        | PolicyProgress::Waiting(Waiting::Decision | Waiting::Look)
+        | PolicyProgress::Ended(_) => None,
     }
 }
 

@@ -15,7 +15,7 @@ use connectors_api::{
 use jiff::Timestamp;
 
 use super::disclosure::{self, Disclosure};
-use crate::seen::{EvidenceState, FrozenSeen, Judged, Observed, PolicyAnswer, PolicySeen};
+use crate::seen::{EvidenceState, FrozenSeen, Observed, PolicyAnswer, PolicyJudgement, PolicySeen};
 use crate::{
     evidence::{self, ListRoom, Listed},
     grant, snapshot,
@@ -27,7 +27,7 @@ pub(super) struct Followed {
     /// The entry.
     pub(super) entry: MatchedPolicy,
     /// Its state.
-    pub(super) standing: Standing,
+    pub(super) standing: PolicyProgress,
     /// The reason, as sentences for users.
     pub(super) told: Disclosure,
     /// The time at which it changes by itself.
@@ -36,7 +36,7 @@ pub(super) struct Followed {
 
 /// The state of one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum PolicyProgress {
     /// Its grant is in force; `sure` if that was confirmed.
     Granted { sure: bool },
     /// Its grant must be written now.
@@ -104,12 +104,12 @@ pub(super) fn frozen(
     match now.map(|it| &it.judged) {
         _ if !again.seen.changed || !at.may_grant => Some(self::again(at, entry, grant, &again)),
         None => Some(ended("the policy is another one now, which does not apply")),
-        Some(Judged::Unanswered) => Some(again.lost(Waiting::Answer, gone)),
-        Some(Judged::Answered(answer)) if answer.verdict == AccessCheckPassed => None,
-        Some(Judged::Answered(answer)) if answer.verdict == AccessCheckFailed => {
+        Some(PolicyJudgement::Unanswered) => Some(again.lost(Waiting::Answer, gone)),
+        Some(PolicyJudgement::Answered(answer)) if answer.verdict == AccessCheckPassed => None,
+        Some(PolicyJudgement::Answered(answer)) if answer.verdict == AccessCheckFailed => {
             Some(again.lost(Waiting::Repair, &unjudged(at, gone, answer)))
         }
-        Some(Judged::Answered(answer)) => Some(ended(&format!(
+        Some(PolicyJudgement::Answered(answer)) => Some(ended(&format!(
             "the policy is another one now, whose checks do not pass: {}",
             at.disclosed(answer).message
         ))),
@@ -117,17 +117,17 @@ pub(super) fn frozen(
 }
 
 /// A policy whose grant was in force and no longer exists.
-struct Again<'a> {
+struct LostGrant<'a> {
     seen: &'a FrozenSeen,
     entry: MatchedPolicy,
     due: Option<Timestamp>,
 }
 
-impl Again<'_> {
+impl LostGrant<'_> {
     fn lost(&self, why: Waiting, message: &str) -> Followed {
         Followed {
             entry: self.entry.clone(),
-            standing: Standing::Lost(why),
+            standing: PolicyProgress::Lost(why),
             told: Disclosure::here(message.to_owned()),
             due: self.due,
         }
@@ -139,7 +139,7 @@ fn lasting<'a>(
     at: Moment<'a>,
     entry: &MatchedPolicy,
     grant: &PolicyGrant,
-) -> Result<Followed, Box<Again<'a>>> {
+) -> Result<Followed, Box<LostGrant<'a>>> {
     let uid = grant::identity(entry).map(|(_, uid)| uid);
     let seen = at
         .seen
@@ -167,7 +167,7 @@ fn lasting<'a>(
     }
     // Not observed: nothing changes.
     let Some(seen) = seen else {
-        return Ok(follow(grant.state, Standing::Granted { sure: false }));
+        return Ok(follow(grant.state, PolicyProgress::Granted { sure: false }));
     };
     if !seen.exists {
         return Ok(ended(
@@ -185,13 +185,16 @@ fn lasting<'a>(
         && grant::is_written(&at.seen.request, entry, &at.seen.grants)
     {
         let sure = seen.held == EvidenceState::Holds;
-        return Ok(follow(GrantState::Granted, Standing::Granted { sure }));
+        return Ok(follow(
+            GrantState::Granted,
+            PolicyProgress::Granted { sure },
+        ));
     }
-    let lost = follow(GrantState::Granting, Standing::Lost(Waiting::Look));
+    let lost = follow(GrantState::Granting, PolicyProgress::Lost(Waiting::Look));
     if !at.is_live {
         return Ok(lost);
     }
-    Err(Box::new(Again {
+    Err(Box::new(LostGrant {
         seen,
         entry: lost.entry,
         due: lost.due,
@@ -203,20 +206,20 @@ fn again(
     at: Moment<'_>,
     entry: &MatchedPolicy,
     grant: &PolicyGrant,
-    again: &Again<'_>,
+    again: &LostGrant<'_>,
 ) -> Followed {
     let lost = |why, message: &str| again.lost(why, message);
     let gone = "the permission was removed by somebody else";
     match &again.seen.again {
         _ if !at.may_grant => lost(Waiting::Leave, gone),
-        None | Some(Judged::Unanswered) => lost(Waiting::Answer, gone),
-        Some(Judged::Answered(answer)) if answer.verdict == AccessCheckPassed => {
+        None | Some(PolicyJudgement::Unanswered) => lost(Waiting::Answer, gone),
+        Some(PolicyJudgement::Answered(answer)) if answer.verdict == AccessCheckPassed => {
             let listed = match evidence::of_grant(answer) {
                 Ok(listed) => listed,
                 Err(why) => return lost(Waiting::Repair, &format!("{gone}, and {why}")),
             };
             let mut followed = lost(Waiting::Look, "");
-            followed.standing = Standing::Granting;
+            followed.standing = PolicyProgress::Granting;
             listed.put_into(&mut followed.entry);
             followed.entry.grant = Some(PolicyGrant {
                 state: GrantState::Granting,
@@ -225,10 +228,10 @@ fn again(
             });
             followed
         }
-        Some(Judged::Answered(answer)) if answer.verdict == AccessCheckFailed => {
+        Some(PolicyJudgement::Answered(answer)) if answer.verdict == AccessCheckFailed => {
             lost(Waiting::Repair, &unjudged(at, gone, answer))
         }
-        Some(Judged::Answered(answer)) => {
+        Some(PolicyJudgement::Answered(answer)) => {
             let Disclosure { message, at_pod } = at.disclosed(answer);
             let message = format!("{gone}, and its checks do not pass any more: {message}");
             let told = Disclosure { message, at_pod };
@@ -289,15 +292,19 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Follo
     };
     let is_late = due.is_some_and(|due| at.now >= due);
     let answer = match &policy.judged {
-        Judged::Unanswered if is_late => return late(None),
-        Judged::Unanswered => {
+        PolicyJudgement::Unanswered if is_late => return late(None),
+        PolicyJudgement::Unanswered => {
             let message =
                 "the evaluation service does not answer; its checks are judged as soon as it does"
                     .to_owned();
             let told = Disclosure::here(message);
-            return follow(Listed::default(), Standing::Waiting(Waiting::Answer), told);
+            return follow(
+                Listed::default(),
+                PolicyProgress::Waiting(Waiting::Answer),
+                told,
+            );
         }
-        Judged::Answered(answer) => answer,
+        PolicyJudgement::Answered(answer) => answer,
     };
     let awaited = |standing| {
         let listed = disclosure::listed(is_foreign, || evidence::awaited(answer, room));
@@ -310,11 +317,11 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Follo
             at.disclosed(answer),
         ),
         _ if is_late => late(Some(answer)),
-        AccessCheckPending => awaited(Standing::Waiting(Waiting::Decision)),
-        AccessCheckFailed => awaited(Standing::Waiting(Waiting::Repair)),
-        AccessCheckPassed if !at.may_grant => awaited(Standing::Waiting(Waiting::Leave)),
-        AccessCheckPassed if !at.is_live => awaited(Standing::Waiting(Waiting::Look)),
-        AccessCheckPassed => granting(policy, answer, &awaited(Standing::Granting)),
+        AccessCheckPending => awaited(PolicyProgress::Waiting(Waiting::Decision)),
+        AccessCheckFailed => awaited(PolicyProgress::Waiting(Waiting::Repair)),
+        AccessCheckPassed if !at.may_grant => awaited(PolicyProgress::Waiting(Waiting::Leave)),
+        AccessCheckPassed if !at.is_live => awaited(PolicyProgress::Waiting(Waiting::Look)),
+        AccessCheckPassed => granting(policy, answer, &awaited(PolicyProgress::Granting)),
     }
 }
 
@@ -323,7 +330,7 @@ fn granting(policy: &PolicySeen, answer: &PolicyAnswer, followed: &Followed) -> 
     let listed = match evidence::of_grant(answer) {
         Ok(listed) => listed,
         Err(why) => {
-            followed.standing = Standing::Waiting(Waiting::Repair);
+            followed.standing = PolicyProgress::Waiting(Waiting::Repair);
             followed.told = Disclosure::here(why);
             return followed;
         }
@@ -353,7 +360,7 @@ pub(super) fn ended(
 ) -> Followed {
     Followed {
         entry: closed(entry, reason, at.now),
-        standing: Standing::Ended(reason),
+        standing: PolicyProgress::Ended(reason),
         told,
         due: None,
     }

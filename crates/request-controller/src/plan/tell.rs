@@ -10,7 +10,7 @@ use connectors_api::{
 use super::{
     conditions,
     disclosure::is_foreign,
-    policy::{Followed, Standing},
+    policy::{Followed, PolicyProgress},
 };
 use crate::{
     evidence::{self, shortened},
@@ -343,7 +343,7 @@ pub(super) fn of_policy(entry: &MatchedPolicy, message: &str) -> String {
 pub(super) fn awaited(followed: &[Followed]) -> String {
     let waiting = followed
         .iter()
-        .filter(|it| matches!(it.standing, Standing::Waiting(_)));
+        .filter(|it| matches!(it.standing, PolicyProgress::Waiting(_)));
     let told: Vec<_> = waiting
         .map(|it| of_policy(&it.entry, &it.told.message))
         .collect();
@@ -354,7 +354,7 @@ pub(super) fn awaited(followed: &[Followed]) -> String {
 pub(super) fn awaited_at_pod(followed: &[Followed]) -> String {
     let waiting = followed
         .iter()
-        .filter(|it| matches!(it.standing, Standing::Waiting(_)));
+        .filter(|it| matches!(it.standing, PolicyProgress::Waiting(_)));
     let mut told: Vec<String> = Vec::new();
     for at_pod in waiting.filter_map(|it| it.told.at_pod.as_ref()) {
         if !at_pod.is_empty() && !told.contains(at_pod) {

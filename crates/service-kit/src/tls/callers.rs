@@ -25,12 +25,12 @@ pub type CallerCheck = Box<dyn Fn(&CertificateDer<'_>) -> bool + Send + Sync>;
 /// The server's side: the authorities that clients' certificates are trusted by. No client comes in without one.
 #[derive(Debug)]
 pub struct CallerTls {
-    current: Arc<Callers>,
+    current: Arc<AllowedCallers>,
     files: WatchedFiles<1>,
 }
 
 /// Who may call at the next handshake.
-struct Callers {
+struct AllowedCallers {
     verifier: RwLock<Arc<dyn ClientCertVerifier>>,
     accepts: CallerCheck,
 }
@@ -47,7 +47,7 @@ impl CallerTls {
         let (files, verifier) = WatchedFiles::open("client-roots", paths, metrics, verifier)?;
         let verifier = RwLock::new(verifier);
         Ok(Self {
-            current: Arc::new(Callers { verifier, accepts }),
+            current: Arc::new(AllowedCallers { verifier, accepts }),
             files,
         })
     }
@@ -55,7 +55,7 @@ impl CallerTls {
     /// What asks clients for their certificates; it stays the same when the file changes.
     #[must_use]
     pub fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::<Callers>::clone(&self.current)
+        Arc::<AllowedCallers>::clone(&self.current)
     }
 
     /// Follows the file until it is time to stop. Connections that are open stay open.
@@ -84,20 +84,20 @@ fn verifier(files: [ReadFile<'_>; 1]) -> Result<Arc<dyn ClientCertVerifier>, Tls
     })
 }
 
-impl Callers {
+impl AllowedCallers {
     fn now(&self) -> Arc<dyn ClientCertVerifier> {
         // A lock that is poisoned still guards a whole value: it is only ever replaced.
         Arc::clone(&self.verifier.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl fmt::Debug for Callers {
+impl fmt::Debug for AllowedCallers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Callers").finish_non_exhaustive()
     }
 }
 
-impl ClientCertVerifier for Callers {
+impl ClientCertVerifier for AllowedCallers {
     /// None: a client has one certificate to show, whatever is asked for.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]

@@ -68,13 +68,13 @@ pub struct Unreadable {
 /// skipped without recursion: `managedFields` repeat the shape of the object and may be as deep.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Named {
-    metadata: Identity,
+struct GuardedObject {
+    metadata: GuardedMetadata,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Identity {
+struct GuardedMetadata {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -96,7 +96,7 @@ impl<K, P: Parse<K>> Guarded<K, P> {
 }
 
 fn name(json: &str) -> ObjectMeta {
-    let Named { metadata } = serde_json::from_str(json).unwrap_or_default();
+    let GuardedObject { metadata } = serde_json::from_str(json).unwrap_or_default();
     ObjectMeta {
         name: metadata.name,
         namespace: metadata.namespace,

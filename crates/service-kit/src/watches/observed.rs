@@ -20,8 +20,8 @@ families! {
 }
 
 impl WatchMetrics {
-    pub(super) fn observe(&self, watch: &str) -> Observed {
-        Observed {
+    pub(super) fn observe(&self, watch: &str) -> ObservedWatch {
+        ObservedWatch {
             watch: watch.to_owned(),
             restarts: self.restarts.with_label_values(&[watch]),
             gauge: self.unreadable.with_label_values(&[watch]),
@@ -31,14 +31,14 @@ impl WatchMetrics {
 }
 
 /// The troubles of one watch.
-pub(super) struct Observed {
+pub(super) struct ObservedWatch {
     watch: String,
     restarts: IntCounter,
     gauge: IntGauge,
     unreadable: BTreeSet<(Option<String>, String)>,
 }
 
-impl Observed {
+impl ObservedWatch {
     pub(super) fn restart(&self) {
         self.restarts.inc();
     }

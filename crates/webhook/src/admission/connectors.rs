@@ -25,26 +25,26 @@ pub(crate) const WEIGHT: usize = 16 * 1024;
 #[derive(Deserialize)]
 struct ConnectorReview {
     #[serde(default)]
-    metadata: Option<Metadata>,
-    spec: Spec,
+    metadata: Option<ConnectorMetadata>,
+    spec: ConnectorSpecText,
 }
 
 #[derive(Deserialize)]
-struct Metadata {
+struct ConnectorMetadata {
     #[serde(default)]
     labels: Option<ClassLabels>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Spec {
-    connector_class_name: Word,
+struct ConnectorSpecText {
+    connector_class_name: NameText,
 }
 
 /// The beginning of a text. A longer one is no name anyway.
-struct Word(String);
+struct NameText(String);
 
-impl<'de> Deserialize<'de> for Word {
+impl<'de> Deserialize<'de> for NameText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(WordReader)
     }
@@ -53,14 +53,14 @@ impl<'de> Deserialize<'de> for Word {
 struct WordReader;
 
 impl Visitor<'_> for WordReader {
-    type Value = Word;
+    type Value = NameText;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a string")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Word, E> {
-        Ok(Word(text.chars().take(LONGEST_READ).collect()))
+    fn visit_str<E>(self, text: &str) -> Result<NameText, E> {
+        Ok(NameText(text.chars().take(LONGEST_READ).collect()))
     }
 }
 
@@ -84,9 +84,9 @@ impl<'de> Visitor<'de> for LabelReader {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<ClassLabels, A::Error> {
         let mut read = Map::new();
-        while let Some(Word(key)) = entries.next_key()? {
+        while let Some(NameText(key)) = entries.next_key()? {
             if labels::CONNECTOR_CLASS.contains(&key.as_str()) {
-                let Word(value) = entries.next_value()?;
+                let NameText(value) = entries.next_value()?;
                 read.insert(key, value.into());
             } else {
                 let IgnoredAny = entries.next_value()?;
@@ -100,9 +100,9 @@ impl<'de> Visitor<'de> for LabelReader {
 /// it.
 pub(crate) fn read(text: &str) -> Option<Value> {
     let ConnectorReview { metadata, spec } = serde_json::from_str(text).ok()?;
-    let Word(class) = spec.connector_class_name;
+    let NameText(class) = spec.connector_class_name;
     let mut object = json!({"spec": {"connectorClassName": class}});
-    if let Some(Metadata { labels }) = metadata {
+    if let Some(ConnectorMetadata { labels }) = metadata {
         object["metadata"] = labels.map_or(json!({}), |it| json!({"labels": it.0}));
     }
     Some(object)

@@ -35,7 +35,7 @@ impl RequestCreator {
 
 /// What a decision needs to know of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PodFacts {
+pub(crate) struct ReviewedPod {
     pub(crate) uid: String,
     pub(crate) account: String,
     pub(crate) node: Option<String>,
@@ -52,7 +52,7 @@ pub(crate) enum Seen {
     NoAnswer,
     /// There is none of that name.
     Missing,
-    Found(PodFacts),
+    Found(ReviewedPod),
 }
 
 /// What is wrong with a request.

@@ -27,7 +27,7 @@ use service_kit::{
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
-use super::judge::{PodFacts, Seen};
+use super::judge::{ReviewedPod, Seen};
 use crate::{
     metrics::Limit,
     peer_quota::{PeerLimits, PeerQuota},
@@ -216,7 +216,8 @@ impl Lookups {
     /// The pod of this name, as it is now.
     pub(crate) async fn pod(&self, peer: IpAddr, namespace: &str, name: &str) -> Seen {
         let _place = self.calls.take(peer, 1).await;
-        let api: Api<Guarded<Pod, PodFields>> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Guarded<Pod, ReviewedPodFields>> =
+            Api::namespaced(self.client.clone(), namespace);
         let call = format!("get pod {namespace}/{name}");
         match CALLS.call(call, || api.get_opt(name)).await {
             Ok(None) => Seen::Missing,
@@ -276,32 +277,32 @@ fn update_of(namespace: &str, connector: Option<&str>) -> ResourceAttributes {
 
 /// What is looked at of a pod, however large the rest is.
 #[derive(Clone, Copy, Debug)]
-enum PodFields {}
+enum ReviewedPodFields {}
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct PodText {
+struct ReviewedPodText {
     metadata: Identity,
-    spec: PodSpecText,
-    status: PodStatusText,
+    spec: ReviewedPodSpec,
+    status: ReviewedPodStatus,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct PodSpecText {
+struct ReviewedPodSpec {
     service_account_name: Option<String>,
     node_name: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct PodStatusText {
+struct ReviewedPodStatus {
     phase: Option<String>,
 }
 
-impl Parse<Pod> for PodFields {
+impl Parse<Pod> for ReviewedPodFields {
     fn parse(json: &str) -> Result<Pod, String> {
-        let PodText {
+        let ReviewedPodText {
             metadata,
             spec,
             status,
@@ -322,11 +323,11 @@ impl Parse<Pod> for PodFields {
 }
 
 /// Nothing for a pod without a UID, which no server sends.
-fn facts(pod: Pod) -> Option<PodFacts> {
+fn facts(pod: Pod) -> Option<ReviewedPod> {
     let spec = pod.spec.unwrap_or_default();
     let phase = pod.status.and_then(|status| status.phase);
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
-    Some(PodFacts {
+    Some(ReviewedPod {
         uid: given(pod.metadata.uid)?,
         account: given(spec.service_account_name).unwrap_or_else(|| DEFAULT_ACCOUNT.to_owned()),
         node: given(spec.node_name),
@@ -361,8 +362,8 @@ mod tests {
         }
     }
 
-    fn of(pod: &serde_json::Value) -> Option<PodFacts> {
-        facts(PodFields::parse(&pod.to_string()).unwrap())
+    fn of(pod: &serde_json::Value) -> Option<ReviewedPod> {
+        facts(ReviewedPodFields::parse(&pod.to_string()).unwrap())
     }
 
     #[test]
@@ -372,7 +373,7 @@ mod tests {
             "spec": {"serviceAccountName": "ci", "nodeName": "n", "containers": [{"name": "c"}]},
             "status": {"phase": "Running", "podIP": "10.0.0.1"},
         });
-        let facts = PodFacts {
+        let facts = ReviewedPod {
             uid: "u".to_owned(),
             account: "ci".to_owned(),
             node: Some("n".to_owned()),
@@ -422,7 +423,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_no_pod() {
         for odd in [json!({"metadata": 1}), json!({"spec": {"nodeName": 1}})] {
-            assert!(PodFields::parse(&odd.to_string()).is_err(), "{odd}");
+            assert!(ReviewedPodFields::parse(&odd.to_string()).is_err(), "{odd}");
         }
     }
 }

@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use super::{
-    Scope, counted,
+    ReviewScope, counted,
     lookups::{Lookups, NoLookup},
 };
 use crate::{
@@ -34,9 +34,9 @@ use crate::{
     review::{AdmissionAnswer, Operation, ReviewedObject, Text},
     weight::Room,
 };
-use judge::{Author, Defect, MOST_NAMED, Verdict};
+use judge::{Author, Defect, MOST_NAMED, PolicyVerdict};
 
-const WRITTEN: Scope = Scope {
+const WRITTEN: ReviewScope = ReviewScope {
     resource: || AccessPolicy::plural(&()),
     kind: "access policies",
     deed: "write",
@@ -82,9 +82,9 @@ impl PolicyAdmission {
         }
         let read = match timeout_at(deadline, read(text.clone(), Arc::clone(room))).await {
             Ok(Ok(read)) => read,
-            Ok(Err(problem)) => return Verdict::default().and(problem).answer(),
+            Ok(Err(problem)) => return PolicyVerdict::default().and(problem).answer(),
             Err(_) => {
-                return Verdict::default().and(Defect::NobodyInTime).answer();
+                return PolicyVerdict::default().and(Defect::NobodyInTime).answer();
             }
         };
         let author = timeout_at(deadline, self.author(request, &read.object)).await;
@@ -150,10 +150,10 @@ impl PolicyAdmission {
         read: PolicyReview,
         author: &Author,
         deadline: Instant,
-    ) -> Verdict {
+    ) -> PolicyVerdict {
         let PolicyReview { object, validated } = read;
         let Validated { findings, modules } = validated;
-        let ours = Verdict::found(findings.into_iter().map(Into::into));
+        let ours = PolicyVerdict::found(findings.into_iter().map(Into::into));
         if modules.is_empty() || !author.may() {
             return ours;
         }
@@ -165,7 +165,7 @@ impl PolicyAdmission {
         match timeout_at(deadline, findings).await {
             // It reads the whole policy by the same rules, and runs the Rego besides. One of another version may know
             // more than we do, and lets nothing through that we would not.
-            Ok(Ok(findings)) => Verdict::found(findings).or_else_of(ours),
+            Ok(Ok(findings)) => PolicyVerdict::found(findings).or_else_of(ours),
             Ok(Err(unjudged)) => ours.and(Defect::Unjudged(unjudged)),
             Err(_) => ours.and(Defect::NobodyInTime),
         }
@@ -237,7 +237,7 @@ async fn read(text: Text, room: Arc<Room>) -> Result<PolicyReview, Defect> {
 
 /// The spec, as text.
 #[derive(Deserialize)]
-struct Spec<'a> {
+struct PolicySpecText<'a> {
     #[serde(borrow)]
     spec: &'a RawValue,
 }
@@ -250,7 +250,7 @@ fn is_spec_unchanged(request: &ReviewedObject, text: &Text) -> bool {
 }
 
 fn spec(text: &Text) -> Option<&str> {
-    let read: Spec<'_> = serde_json::from_str(text.get()).ok()?;
+    let read: PolicySpecText<'_> = serde_json::from_str(text.get()).ok()?;
     Some(read.spec.get())
 }
 

@@ -11,12 +11,12 @@ pub(crate) const WEIGHT: usize = 8 * LONGEST_USER;
 /// What is read of a run, however large the rest is.
 #[derive(Deserialize)]
 struct RunReview {
-    metadata: Metadata,
+    metadata: RunMetadata,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Metadata {
+struct RunMetadata {
     /// Null is absent.
     #[serde(default)]
     annotations: Option<Annotations>,
@@ -39,7 +39,7 @@ struct OwnerReference {
     kind: String,
 }
 
-impl Metadata {
+impl RunMetadata {
     /// Tekton creates the child of a run, and copies the annotations of that run. A child that loses its owner later must
     /// not look like a run of Tekton.
     fn is_of_a_run(&self) -> bool {

@@ -76,7 +76,7 @@ pub(crate) async fn apply(
             .await?;
         }
         CertificateStep::Publish(roots) => {
-            publish(store, observed.bundle.as_ref(), roots, now).await?
+            publish(store, observed.bundle.as_ref(), roots, now).await?;
         }
         CertificateStep::Announce(roots) => announce(store, observed, roots).await?,
         CertificateStep::Issue(server) => {

@@ -20,7 +20,7 @@ use service_kit::{
 
 use super::{
     CertificateStore,
-    plan::{Bundle, Server, Stored},
+    plan::{Bundle, Server, StoredCertificates},
     x509::{Authority, RootCertificate, ServerIdentity},
 };
 
@@ -52,7 +52,7 @@ pub(crate) struct WebhookConfiguration {
 
 /// What is stored, and the versions that writes are bound to; `None` for what does not exist.
 pub(crate) struct Observed {
-    pub(crate) stored: Stored,
+    pub(crate) stored: StoredCertificates,
     pub(crate) authority: Option<Version>,
     pub(crate) bundle: Option<Version>,
     /// In the order of [`Server::ALL`].
@@ -83,7 +83,7 @@ pub(crate) async fn observe(store: &CertificateStore) -> Result<Observed, CallEr
         })
     };
     let (mutating, validating) = (note(mutating), note(validating));
-    let stored = Stored {
+    let stored = StoredCertificates {
         authority: pair(authority.as_ref(), Authority::read),
         bundle: bundle.as_ref().map(read_bundle).unwrap_or_default(),
         announced,

@@ -63,7 +63,7 @@ pub(crate) struct Bundle {
 }
 
 /// Everything that is stored. What cannot be read counts as absent.
-pub(crate) struct Stored {
+pub(crate) struct StoredCertificates {
     pub(crate) authority: Option<Authority>,
     pub(crate) bundle: Bundle,
     /// What the API server trusts, for each webhook of ours in each configuration that exists.
@@ -88,7 +88,11 @@ pub(crate) enum CertificateStep {
 }
 
 /// The next step, for the servers of one namespace.
-pub(crate) fn plan(stored: &Stored, namespace: &str, now: Timestamp) -> CertificateStep {
+pub(crate) fn plan(
+    stored: &StoredCertificates,
+    namespace: &str,
+    now: Timestamp,
+) -> CertificateStep {
     let fresh = |authority: &&Authority| authority.root.validity.fresh(now, AUTHORITY_DUE);
     let Some(authority) = stored.authority.as_ref().filter(fresh) else {
         return CertificateStep::MakeAuthority;
@@ -160,7 +164,7 @@ fn state(
 /// The authority first; older roots until nothing can be in use that needs them.
 fn wanted(
     authority: &Authority,
-    stored: &Stored,
+    stored: &StoredCertificates,
     namespace: &str,
     now: Timestamp,
 ) -> Vec<RootCertificate> {

@@ -62,7 +62,7 @@ fn weight_of(page: Page, asked: &review::ReviewedObject) -> usize {
 }
 
 /// Why a body is not read.
-enum Unread {
+enum BodyProblem {
     TooLarge,
     Broken,
     Late,
@@ -144,18 +144,18 @@ impl Handler {
         let scales = self.scales(page);
         let read = read(scales, peer, request.into_body(), deadline);
         let read = timeout_at(deadline.min(Instant::now() + BODY), read).await;
-        let body = match read.unwrap_or(Err(Unread::Late)) {
+        let body = match read.unwrap_or(Err(BodyProblem::Late)) {
             Ok(read) => read,
-            Err(Unread::TooLarge) => {
+            Err(BodyProblem::TooLarge) => {
                 return malformed(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
             }
-            Err(Unread::Broken) => {
+            Err(BodyProblem::Broken) => {
                 return malformed(StatusCode::BAD_REQUEST, "the body cannot be read");
             }
-            Err(Unread::Late) => {
+            Err(BodyProblem::Late) => {
                 return malformed(StatusCode::REQUEST_TIMEOUT, "the body did not come");
             }
-            Err(Unread::NoRoom) => return full(),
+            Err(BodyProblem::NoRoom) => return full(),
         };
         let asked = match review::parse(&body, peer, page.user_part()) {
             Ok(asked) => asked,
@@ -233,7 +233,12 @@ impl Handler {
 }
 
 /// The whole body, which takes room as it comes.
-async fn read<B>(scales: &Scales, peer: IpAddr, body: B, deadline: Instant) -> Result<Bytes, Unread>
+async fn read<B>(
+    scales: &Scales,
+    peer: IpAddr,
+    body: B,
+    deadline: Instant,
+) -> Result<Bytes, BodyProblem>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -243,14 +248,14 @@ where
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             if error.is::<LengthLimitError>() {
-                Unread::TooLarge
+                BodyProblem::TooLarge
             } else {
-                Unread::Broken
+                BodyProblem::Broken
             }
         })?;
         if let Ok(data) = frame.into_data() {
             let room = whole.push(&data).await;
-            room.map_err(|weight::NoRoom| Unread::NoRoom)?;
+            room.map_err(|weight::NoRoom| BodyProblem::NoRoom)?;
         }
     }
     Ok(whole.end())

@@ -2,101 +2,48 @@
 //!
 //! A module may name its parents, whose private parts it shares. Every other circle is refused.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    DEVELOPMENT, Violation,
-    modules::{code, is_test, names},
-    sources,
+    DEPENDS, Violation,
+    modules::{Module, is_within, names, within},
 };
-use crate::workspace::Members;
 
 const RULE: &str = "modules that are not within each other form no circle";
 
 /// Where circles are left, by crate and parent: a proof, and a verdict, whose parts call each other.
 const ALLOWED: [(&str, &str); 2] = [("connectors-api", "judge"), ("connectors-api", "lineage")];
 
+/// What each module names, by its path within the crate.
 type Modules = BTreeMap<String, BTreeSet<String>>;
 
 /// The circles in the crates that ship.
-pub(super) fn check(members: &Members) -> anyhow::Result<Vec<Violation>> {
+pub(super) fn check(shipped: &BTreeMap<String, Vec<Module>>) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for (name, member) in members {
-        let ships = member.dir.parent().is_some_and(|it| it.ends_with("crates"))
-            && !DEVELOPMENT.contains(&name.as_str());
-        if !ships {
-            continue;
-        }
+    for (name, modules) in shipped {
         let is_allowed = |circle: &BTreeSet<String>| {
             ALLOWED.iter().any(|(within, parent)| {
                 within == name && circle.iter().all(|it| is_within(it, parent))
             })
         };
-        let modules = modules(&member.dir.join("src"))?;
+        let modules = modules
+            .iter()
+            .map(|it| (it.path.clone(), names(&it.code)))
+            .collect();
         for mut circle in circles(&edges(&modules)) {
             if !is_allowed(&circle)
                 && let Some(first) = circle.pop_first()
             {
                 violations.push(Violation {
                     from: format!("{name} ({first})"),
+                    verb: DEPENDS,
                     to: Vec::from_iter(circle).join(", "),
                     rule: RULE,
                 });
             }
         }
     }
-    Ok(violations)
-}
-
-/// What each module names, by its path within the crate. The root has an empty path, tests have none.
-fn modules(dir: &Path) -> anyhow::Result<Modules> {
-    let mut modules = Modules::new();
-    let mut for_tests = Vec::new();
-    for file in sources(dir)? {
-        let file_name = file.strip_prefix(dir)?.to_string_lossy().into_owned();
-        if file_name == "main.rs" || is_test(&file_name) {
-            continue;
-        }
-        let path = file_name.trim_end_matches(".rs").replace('/', "::");
-        let path = if path == "lib" { String::new() } else { path };
-        let text = fs::read_to_string(&file)?;
-        for_tests.extend(test_modules(&text).map(|child| within(&path, child)));
-        modules.insert(path, names(&code(&text)));
-    }
-    modules.retain(|path, _| !for_tests.iter().any(|it| path == it || is_within(path, it)));
-    Ok(modules)
-}
-
-/// The modules that a file declares for tests, or for a feature of tests.
-fn test_modules(text: &str) -> impl Iterator<Item = &str> {
-    let declared = text.split("#[cfg(").skip(1).filter_map(|rest| {
-        let (condition, item) = rest.split_once(")]")?;
-        let (visibility, module) = item.split_once("mod ")?;
-        let is_next = visibility
-            .split_whitespace()
-            .all(|it| it.starts_with("pub"));
-        (condition.contains("test") && is_next).then_some(module)
-    });
-    declared.filter_map(|module| module.split_once(';').map(|(name, _)| name))
-}
-
-fn within(parent: &str, child: &str) -> String {
-    if parent.is_empty() {
-        child.to_owned()
-    } else {
-        format!("{parent}::{child}")
-    }
-}
-
-fn is_within(path: &str, parent: &str) -> bool {
-    parent.is_empty()
-        || path
-            .strip_prefix(parent)
-            .is_some_and(|it| it.starts_with("::"))
+    violations
 }
 
 /// The modules that each module names, its parents apart.

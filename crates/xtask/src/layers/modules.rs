@@ -1,8 +1,21 @@
 //! Rules about the modules within a crate: who may name whom.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
-use super::{Violation, sources};
+use super::{DEPENDS, DEVELOPMENT, Violation, sources};
+use crate::workspace::Members;
+
+/// A module of a crate that ships.
+pub(super) struct Module {
+    /// Its path within the crate. That of the root is empty.
+    pub(super) path: String,
+    /// Its code, without tests and comments.
+    pub(super) code: String,
+}
 
 /// What the files below a path must not name.
 struct ModuleRule {
@@ -65,6 +78,7 @@ pub(super) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
                 if named.iter().any(|name| is_it(&name)) {
                     violations.push(Violation {
                         from: format!("{} ({path})", rule.below),
+                        verb: DEPENDS,
                         to: (*forbidden).to_owned(),
                         rule: rule.rule,
                     });
@@ -75,7 +89,68 @@ pub(super) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
     Ok(violations)
 }
 
-pub(super) fn is_test(path: &str) -> bool {
+/// The modules of the crates that ship, by the names of the crates. Generated code and tests are left out.
+pub(super) fn shipped(members: &Members) -> anyhow::Result<BTreeMap<String, Vec<Module>>> {
+    let ships = members.iter().filter(|(name, member)| {
+        member.dir.parent().is_some_and(|it| it.ends_with("crates"))
+            && !DEVELOPMENT.contains(&name.as_str())
+    });
+    ships
+        .map(|(name, member)| Ok((name.clone(), of_crate(&member.dir.join("src"))?)))
+        .collect()
+}
+
+fn of_crate(dir: &Path) -> anyhow::Result<Vec<Module>> {
+    let mut modules = Vec::new();
+    let mut for_tests = Vec::new();
+    for file in sources(dir)? {
+        let file_name = file.strip_prefix(dir)?.to_string_lossy().into_owned();
+        if file_name == "main.rs" || is_test(&file_name) || file_name.starts_with("generated/") {
+            continue;
+        }
+        let path = file_name.trim_end_matches(".rs").replace('/', "::");
+        let path = if path == "lib" { String::new() } else { path };
+        let text = fs::read_to_string(&file)?;
+        for_tests.extend(test_modules(&text).map(|child| within(&path, child)));
+        let code = code(&text);
+        modules.push(Module { path, code });
+    }
+    modules.retain(|it| {
+        let is_for = |test: &String| it.path == *test || is_within(&it.path, test);
+        !for_tests.iter().any(is_for)
+    });
+    Ok(modules)
+}
+
+/// The modules that a file declares for tests, or for a feature of tests.
+fn test_modules(text: &str) -> impl Iterator<Item = &str> {
+    let declared = text.split("#[cfg(").skip(1).filter_map(|rest| {
+        let (condition, item) = rest.split_once(")]")?;
+        let (visibility, module) = item.split_once("mod ")?;
+        let is_next = visibility
+            .split_whitespace()
+            .all(|it| it.starts_with("pub"));
+        (condition.contains("test") && is_next).then_some(module)
+    });
+    declared.filter_map(|module| module.split_once(';').map(|(name, _)| name))
+}
+
+pub(super) fn within(parent: &str, child: &str) -> String {
+    if parent.is_empty() {
+        child.to_owned()
+    } else {
+        format!("{parent}::{child}")
+    }
+}
+
+pub(super) fn is_within(path: &str, parent: &str) -> bool {
+    parent.is_empty()
+        || path
+            .strip_prefix(parent)
+            .is_some_and(|it| it.starts_with("::"))
+}
+
+fn is_test(path: &str) -> bool {
     path.ends_with("tests.rs") || path.contains("tests/")
 }
 

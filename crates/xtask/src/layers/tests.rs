@@ -241,3 +241,30 @@ fn modules_form_no_circle_with_others_than_their_parents() {
     write("server.rs", "use crate::testing::Cluster;");
     assert_eq!(broken(workspace.path()), Vec::<String>::new());
 }
+
+#[test]
+fn refuses_a_type_name_that_is_used_twice_unless_the_glossary_shares_it() {
+    let copy = copy_of_this_workspace();
+    add_service(copy.path(), "webhook", "");
+    add_service(copy.path(), "csi-node", "");
+    let source = |service: &str, text: &str| {
+        let file = copy.path().join("crates").join(service).join("src/lib.rs");
+        fs::write(file, text).unwrap();
+    };
+    source("webhook", "pub struct Args;\n#[cfg(test)]\nstruct Other;\n");
+    source("csi-node", "enum Args {}\nstruct Other;\n");
+    let rule = "a type name is used once, or the glossary says what it means in several places";
+    let expected = format!("Args of csi-node () has the name of a type of webhook (): {rule}");
+    assert_eq!(broken(copy.path()), [expected]);
+    let glossary = |name: &str| {
+        let docs = copy.path().join("docs");
+        fs::create_dir_all(&docs).unwrap();
+        let table = format!("## Type names that several crates share\n\n| `{name}` | x |\n");
+        fs::write(docs.join("glossary.md"), table).unwrap();
+    };
+    glossary("Args");
+    assert_eq!(broken(copy.path()), Vec::<String>::new());
+    source("webhook", "");
+    let expected = format!("docs/glossary.md (Args) lists as shared a name of 1 types: {rule}");
+    assert_eq!(broken(copy.path()), [expected]);
+}

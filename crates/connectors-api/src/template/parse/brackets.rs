@@ -1,7 +1,7 @@
 //! The contents of brackets: keys, indexes, slices, unions of them, filters.
 
 use super::super::TemplateProblem;
-use super::super::path::{Condition, FilterOperator, Literal, PathStep, Selector};
+use super::super::path::{FilterCondition, FilterOperator, Literal, PathSelector, PathStep};
 use super::{Cursor, Parsed};
 
 /// All JSON parsers agree on integers of this length.
@@ -22,30 +22,30 @@ impl Cursor<'_> {
             selectors.push(self.selector()?);
         }
         self.require("]")?;
-        Ok(match <[Selector; 1]>::try_from(selectors) {
-            Ok([Selector::Field(name)]) => PathStep::Field(name),
+        Ok(match <[PathSelector; 1]>::try_from(selectors) {
+            Ok([PathSelector::Field(name)]) => PathStep::Field(name),
             Ok(selector) => PathStep::Brackets(selector.into()),
             Err(selectors) => PathStep::Brackets(selectors),
         })
     }
 
-    fn selector(&mut self) -> Parsed<Selector> {
+    fn selector(&mut self) -> Parsed<PathSelector> {
         match self.expect()? {
-            '\'' | '"' => Ok(Selector::Field(self.key()?)),
+            '\'' | '"' => Ok(PathSelector::Field(self.key()?)),
             '*' => {
                 self.require("*")?;
-                Ok(Selector::All)
+                Ok(PathSelector::All)
             }
             '-' | ':' | '0'..='9' => self.index_or_slice(),
             letter => Err(self.error(TemplateProblem::Unexpected(letter))),
         }
     }
 
-    fn index_or_slice(&mut self) -> Parsed<Selector> {
+    fn index_or_slice(&mut self) -> Parsed<PathSelector> {
         let start = self.number()?;
         if !self.eat(":") {
             let index = start.ok_or_else(|| self.error(TemplateProblem::Number))?;
-            return Ok(Selector::Index(index));
+            return Ok(PathSelector::Index(index));
         }
         let end = self.number()?;
         let mut step = None;
@@ -56,7 +56,7 @@ impl Cursor<'_> {
                 return Err(begin.error(TemplateProblem::SliceStep));
             }
         }
-        Ok(Selector::Slice { start, end, step })
+        Ok(PathSelector::Slice { start, end, step })
     }
 
     /// A whole number; none if there is no number here.
@@ -112,7 +112,7 @@ impl Cursor<'_> {
         }
         self.require(")")?;
         self.require("]")?;
-        Ok(PathStep::Filter(Condition { path, comparison }))
+        Ok(PathStep::Filter(FilterCondition { path, comparison }))
     }
 
     fn operator(&mut self) -> Option<FilterOperator> {

@@ -26,7 +26,10 @@ async fn keeps_its_content(world: &World) {
     for _ in 0..3 {
         publish(world).await.unwrap();
         assert!(mounted(world));
-        assert_eq!((told(world), kept(world)), (vec![Word::MountedWhileOff], 1));
+        assert_eq!(
+            (told(world), kept(world)),
+            (vec![EventWord::MountedWhileOff], 1)
+        );
     }
 }
 
@@ -48,7 +51,7 @@ async fn the_hard_way_empties_it_and_says_why() {
         publish(&world).await.unwrap();
         assert!(!mounted(&world));
     }
-    assert_eq!((told(&world), kept(&world)), (vec![Word::Revoked], 0));
+    assert_eq!((told(&world), kept(&world)), (vec![EventWord::Revoked], 0));
     let note = world.kubernetes.cluster().told[0].1.clone();
     assert!(note.contains("mounted while approvals were off"), "{note}");
 }
@@ -131,7 +134,10 @@ async fn where_nothing_can_be_asked_for_the_content_stays_until_it_can() {
             publish(&world).await.unwrap();
             assert!(mounted(&world), "{created:?}");
         }
-        assert_eq!(told(&world), [Word::Pending, Word::MountedWhileOff]);
+        assert_eq!(
+            told(&world),
+            [EventWord::Pending, EventWord::MountedWhileOff]
+        );
         assert!(world.kubernetes.cluster().requests.is_empty());
         world.kubernetes.cluster().created = Created::Made;
         world.evaluator.says("tools/harbor", Some(no_request()));
@@ -164,7 +170,7 @@ async fn a_change_of_mind_reaches_volumes_that_were_kept() {
     publish(&world).await.unwrap();
     world.switch.send_replace(on(OnEnable::Request));
     publish(&world).await.unwrap();
-    assert_eq!(told(&world), [Word::MountedWhileOff; 2]);
+    assert_eq!(told(&world), [EventWord::MountedWhileOff; 2]);
     world.switch.send_replace(on(OnEnable::Empty));
     publish(&world).await.unwrap();
     assert!(!mounted(&world));

@@ -200,7 +200,11 @@ async fn a_token_is_reviewed_for_our_audience() {
 #[tokio::test(start_paused = true)]
 async fn an_event_is_about_the_very_pod() {
     let (live, calls) = server(201, &json!({"metadata": {}, "eventTime": null}));
-    live.tell(&wish(&["tools/harbor"]).pod, Word::Denied, "no".to_owned());
+    live.tell(
+        &wish(&["tools/harbor"]).pod,
+        EventWord::Denied,
+        "no".to_owned(),
+    );
     while calls.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }

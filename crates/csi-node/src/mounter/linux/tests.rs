@@ -182,7 +182,7 @@ impl Scene {
         }
         mount(DRIVER, &target, TMPFS, hardened(), LIMITS).unwrap();
         let parent = parent(&self.place).unwrap().unwrap();
-        let Target::Mounted(root) = super::target(&self.place, &parent).unwrap() else {
+        let TargetPath::Mounted(root) = super::target(&self.place, &parent).unwrap() else {
             panic!("not mounted");
         };
         if steps > 1 {
@@ -342,7 +342,7 @@ fn no_half_of_the_content_stays_when_a_refill_that_broke_off_is_taken_back() {
     empty();
     // Of a process that died before the last step.
     let parent = parent(&scene.place).unwrap().unwrap();
-    let Target::Mounted(root) = target(&scene.place, &parent).unwrap() else {
+    let TargetPath::Mounted(root) = target(&scene.place, &parent).unwrap() else {
         panic!("not mounted");
     };
     remount(&root, hardened()).unwrap();
@@ -471,7 +471,7 @@ fn that_a_volume_was_mounted_while_nothing_was_gated_lasts_until_it_is_emptied()
     // A mark that an emptied volume should not have does not outlive its next content.
     scene.began(3);
     let parent = parent(&scene.place).unwrap().unwrap();
-    let Target::Mounted(root) = target(&scene.place, &parent).unwrap() else {
+    let TargetPath::Mounted(root) = target(&scene.place, &parent).unwrap() else {
         panic!("not mounted");
     };
     root.mark(Passage::WhileOff).unwrap();
@@ -488,7 +488,7 @@ fn root_of_a_pod_cannot_say_that_its_volume_was_mounted_while_nothing_was_gated(
     let marked = "CSI_NODE_TEST_MARKED";
     if let Some(folder) = env::var_os(marked) {
         let place = place_in(Path::new(&folder), "tool");
-        let Target::Mounted(root) = target(&place, &parent(&place).unwrap().unwrap()).unwrap()
+        let TargetPath::Mounted(root) = target(&place, &parent(&place).unwrap().unwrap()).unwrap()
         else {
             panic!("not mounted");
         };

@@ -32,12 +32,12 @@ enum Way {
     List,
 }
 
-struct Known {
+struct GoingObjects {
     shared: Shared,
     metrics: Metrics,
 }
 
-impl Known {
+impl GoingObjects {
     fn new() -> Self {
         Self {
             shared: Shared::default(),
@@ -114,7 +114,7 @@ const PERMISSIONS: [&[GoingKind]; 4] = [
 
 /// Whether a permission still holds when the object of one kind is being deleted.
 fn outlasts(kinds: &[GoingKind], going: GoingKind, way: Way, is_ours: bool) -> bool {
-    let known = Known::new();
+    let known = GoingObjects::new();
     let objects = permission(kinds, is_ours);
     for (kind, object) in &objects {
         known.put(*kind, way, object);

@@ -22,7 +22,7 @@ use crate::{
     grant,
     plan::{
         conditions::{self, Conditions},
-        policy::{self, Followed, Moment, Standing, Waiting},
+        policy::{self, Followed, Moment, PolicyProgress, Waiting},
         settle, tell,
     },
     seen::{Observed, PodSeen},
@@ -150,11 +150,11 @@ impl Draft<'_> {
         };
         let followed = follow(at, &self.status.policies);
         self.status.policies = followed.iter().map(|it| it.entry.clone()).collect();
-        let is = |wanted: fn(Standing) -> bool| followed.iter().any(|it| wanted(it.standing));
-        let granted = is(|it| matches!(it, Standing::Granted { .. }));
-        let granting = is(|it| it == Standing::Granting);
-        let lost = is(|it| matches!(it, Standing::Lost(_)));
-        let waiting = is(|it| matches!(it, Standing::Waiting(_)));
+        let is = |wanted: fn(PolicyProgress) -> bool| followed.iter().any(|it| wanted(it.standing));
+        let granted = is(|it| matches!(it, PolicyProgress::Granted { .. }));
+        let granting = is(|it| it == PolicyProgress::Granting);
+        let lost = is(|it| matches!(it, PolicyProgress::Lost(_)));
+        let waiting = is(|it| matches!(it, PolicyProgress::Waiting(_)));
         let mut outcome = if !terminating && standing::suffices(self.seen, now, &followed) {
             self.over(Ready::StandingPermission, tell::STANDING.to_owned())
         } else if followed.is_empty() {
@@ -180,7 +180,7 @@ impl Draft<'_> {
         if is_open {
             let to_write = followed
                 .iter()
-                .filter(|it| it.standing == Standing::Granting);
+                .filter(|it| it.standing == PolicyProgress::Granting);
             outcome.write = to_write
                 .filter_map(|it| grant::identity(&it.entry))
                 .map(|(_, uid)| uid.to_owned())
@@ -188,7 +188,7 @@ impl Draft<'_> {
             outcome.look |= followed.iter().any(|it| {
                 matches!(
                     it.standing,
-                    Standing::Lost(Waiting::Look) | Standing::Waiting(Waiting::Look)
+                    PolicyProgress::Lost(Waiting::Look) | PolicyProgress::Waiting(Waiting::Look)
                 )
             });
             let dues = followed.iter().filter_map(|it| it.due);
@@ -231,7 +231,7 @@ impl Draft<'_> {
             .is_true(AccessCheckReady::AccessCheckPassed, "");
         let lost = followed
             .iter()
-            .find(|it| matches!(it.standing, Standing::Lost(_)));
+            .find(|it| matches!(it.standing, PolicyProgress::Lost(_)));
         let lost = lost.map(|it| tell::of_policy(&it.entry, &it.told.message));
         if let Some(lost) = &lost {
             self.conditions.is_false(
@@ -265,7 +265,7 @@ impl Draft<'_> {
         self.conditions
             .is_true(AccessPolicyMatched::AccessPolicyMatched, "");
         let first = |wanted: Waiting| {
-            let waits = |it: &&Followed| it.standing == Standing::Waiting(wanted);
+            let waits = |it: &&Followed| it.standing == PolicyProgress::Waiting(wanted);
             followed.iter().find(waits)
         };
         let message = tell::awaited(followed);
@@ -299,14 +299,14 @@ impl Draft<'_> {
 
     fn rejected(mut self, followed: &[Followed]) -> RequestOutcome {
         let ended = |reason: Ready| {
-            let is = |it: &&Followed| it.standing == Standing::Ended(reason);
+            let is = |it: &&Followed| it.standing == PolicyProgress::Ended(reason);
             followed.iter().find(is)
         };
         let said_no = ended(Ready::CheckRejected).or(ended(Ready::PendingTimeout));
         let decided = said_no.or(followed.first());
         let (reason, message) = match decided {
             Some(Followed {
-                standing: Standing::Ended(reason),
+                standing: PolicyProgress::Ended(reason),
                 told,
                 entry,
                 ..
@@ -330,7 +330,7 @@ impl Draft<'_> {
         let ended_at = |it: &&Followed| it.entry.grant.as_ref().and_then(|grant| grant.ended_at);
         let last = followed
             .iter()
-            .filter(|it| matches!(it.standing, Standing::Ended(_)))
+            .filter(|it| matches!(it.standing, PolicyProgress::Ended(_)))
             .filter(|it| {
                 it.entry
                     .grant
@@ -340,7 +340,7 @@ impl Draft<'_> {
             .max_by_key(ended_at);
         let (reason, message) = match last {
             Some(Followed {
-                standing: Standing::Ended(reason),
+                standing: PolicyProgress::Ended(reason),
                 told,
                 entry,
                 ..

@@ -16,8 +16,8 @@ use serde_json::json;
 
 use super::scene::{Scene, answer, line, objects};
 use crate::plan::{Action, conditions};
-use crate::seen::{EvidenceState, GrantKind, Judged, PodSeen};
-use crate::{grant, selection::Trouble};
+use crate::seen::{EvidenceState, GrantKind, PodSeen, PolicyJudgement};
+use crate::{grant, selection::CheckTrouble};
 
 #[test]
 fn what_changes_nothing_is_idle_and_nothing_else_is() {
@@ -38,7 +38,7 @@ fn a_no_weighs_more_than_a_wait_that_was_too_long() {
         .limited(
             "q",
             &json!({"pendingTimeout": "1h"}),
-            Judged::Answered(answer(Pending)),
+            PolicyJudgement::Answered(answer(Pending)),
         )
         .carried_out()
         .after(SignedDuration::from_hours(1));
@@ -136,7 +136,7 @@ fn what_is_granted_again_is_what_may_be_granted_now() {
         seen.grants.clear();
         let mut now = answer(Passed);
         now.rules[0].verbs = vec!["get".to_owned()];
-        seen.frozen[0].again = Some(Judged::Answered(now));
+        seen.frozen[0].again = Some(PolicyJudgement::Answered(now));
     });
     let grant = again.planned().policies[0].grant.clone().unwrap();
     assert_eq!(grant.rules[0].verbs, ["get"]);
@@ -145,12 +145,12 @@ fn what_is_granted_again_is_what_may_be_granted_now() {
 #[test]
 fn the_words_for_what_cannot_be_judged_are_those_of_the_documentation() {
     for (trouble, word) in [
-        (Trouble::KindMissing, "KindMissing"),
-        (Trouble::KindForbidden, "KindForbidden"),
-        (Trouble::KindRefused, "KindRefused"),
-        (Trouble::KindNotNamespaced, "KindNotNamespaced"),
-        (Trouble::SelectorInvalid, "SelectorInvalid"),
-        (Trouble::ObjectUnreadable, "ObjectUnreadable"),
+        (CheckTrouble::KindMissing, "KindMissing"),
+        (CheckTrouble::KindForbidden, "KindForbidden"),
+        (CheckTrouble::KindRefused, "KindRefused"),
+        (CheckTrouble::KindNotNamespaced, "KindNotNamespaced"),
+        (CheckTrouble::SelectorInvalid, "SelectorInvalid"),
+        (CheckTrouble::ObjectUnreadable, "ObjectUnreadable"),
     ] {
         assert_eq!(trouble.as_str(), word);
     }
@@ -230,7 +230,7 @@ fn a_rejection_by_the_approvers_of_a_run_asks_for_a_new_run() {
         object.object.api_version = "openshift-pipelines.org/v1alpha1".to_owned();
         object.object.kind = kind.to_owned();
         object.reason = reason.to_owned();
-        let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
+        let scene = Scene::new().limited("p", &json!({}), PolicyJudgement::Answered(said));
         let status = scene.planned();
         let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
         assert!(

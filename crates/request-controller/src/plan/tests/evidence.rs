@@ -18,13 +18,13 @@ use serde_json::json;
 
 use super::scene::{Scene, answer, line};
 use crate::evidence::{ListRoom, MOST_OBJECTS, listable};
-use crate::seen::{CheckSeen, Judged, LeftOut, PolicyAnswer};
+use crate::seen::{CheckSeen, LeftOut, PolicyAnswer, PolicyJudgement};
 
 /// A request whose check was awaited longer than the policy allows.
 fn late() -> Scene {
     let limits = json!({"pendingTimeout": "1h"});
     Scene::new()
-        .limited("p", &limits, Judged::Answered(answer(Pending)))
+        .limited("p", &limits, PolicyJudgement::Answered(answer(Pending)))
         .after(SignedDuration::from_hours(1))
 }
 
@@ -52,7 +52,7 @@ fn passing(checks: &[(&str, Match, usize)]) -> Scene {
         .iter()
         .map(|(name, match_, objects)| check(name, *match_, &answer(Passed), *objects))
         .collect();
-    Scene::new().limited("p", &json!({}), Judged::Answered(passed))
+    Scene::new().limited("p", &json!({}), PolicyJudgement::Answered(passed))
 }
 
 /// How many objects of each check are listed, and how many are left out.
@@ -111,7 +111,7 @@ fn objects_that_are_awaited_or_refuse_are_counted_where_they_do_not_fit() {
     for (verdict, most) in [(Pending, 48), (Rejected, 384)] {
         let mut said = answer(verdict);
         said.checks = vec![check("a", Match::All, &answer(verdict), 600)];
-        let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
+        let scene = Scene::new().limited("p", &json!({}), PolicyJudgement::Answered(said));
         let status = scene.planned();
         let (shown, left_out) = listed(&status, &["a"]);
         assert_eq!(shown[0] + usize::try_from(left_out.unwrap()).unwrap(), 600);
@@ -139,7 +139,7 @@ fn the_lists_of_many_policies_fit_into_one_status() {
         said.checks[0].objects[0].approvals = vec![long_approval(); 16];
         let names: Vec<_> = (0..MOST_PER_CONNECTOR).map(|it| format!("p{it}")).collect();
         let scene = names.iter().fold(Scene::new(), |scene, name| {
-            scene.limited(name, &json!({}), Judged::Answered(said.clone()))
+            scene.limited(name, &json!({}), PolicyJudgement::Answered(said.clone()))
         });
         let status = scene.planned();
         assert_eq!(status.policies.len(), MOST_PER_CONNECTOR);
@@ -157,7 +157,7 @@ fn what_stands_in_the_way_is_shown_first_where_not_all_fits() {
     let passed = check("done", Match::All, &answer(Passed), 600);
     let waits = check("waits", Match::All, &answer(Pending), 3);
     said.checks = vec![passed, waits];
-    let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
+    let scene = Scene::new().limited("p", &json!({}), PolicyJudgement::Answered(said));
     let (shown, left_out) = listed(&scene.planned(), &["done", "waits"]);
     assert!(shown[0] > 100 && left_out.is_some(), "{shown:?}");
     assert_eq!(shown[1], 3);
@@ -262,7 +262,7 @@ fn long_answers() -> Vec<PolicyAnswer> {
 fn a_status_is_the_same_whether_an_answer_keeps_what_it_does_not_list() {
     for said in long_answers() {
         let planned = |said: PolicyAnswer| {
-            let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
+            let scene = Scene::new().limited("p", &json!({}), PolicyJudgement::Answered(said));
             (scene.planned(), scene.plan().actions.len())
         };
         let kept = listable(said.clone(), ListRoom::shared_by(1));
@@ -302,7 +302,7 @@ fn a_grant_never_rests_on_an_object_that_is_not_kept() {
     };
     said.checks[0].left_out = left_out;
     let granted = |said: &PolicyAnswer| {
-        let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said.clone()));
+        let scene = Scene::new().limited("p", &json!({}), PolicyJudgement::Answered(said.clone()));
         !scene.plan().actions.is_empty()
     };
     assert!(!granted(&said));

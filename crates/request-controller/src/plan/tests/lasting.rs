@@ -14,7 +14,7 @@ use crate::plan::{
     Action, NotOurs, conditions, granted, not_written,
     tell::{EventObject, Told},
 };
-use crate::seen::{EvidenceState, GrantKind, Judged};
+use crate::seen::{EvidenceState, GrantKind, PolicyJudgement};
 
 #[test]
 fn what_was_granted_is_frozen() {
@@ -32,7 +32,8 @@ fn what_was_granted_is_frozen() {
         ["ann"]
     );
     // Later edits of the policy, and later objects, do not touch it.
-    let edited = scene.with(|seen| seen.policies[0].judged = Judged::Answered(answer(Failed)));
+    let edited =
+        scene.with(|seen| seen.policies[0].judged = PolicyJudgement::Answered(answer(Failed)));
     assert!(edited.plan().is_idle());
 }
 
@@ -48,7 +49,7 @@ fn objects_of_waiting_checks_are_shown_without_their_versions() {
         (true, None)
     );
     let touched = waiting.with(|seen| {
-        if let Judged::Answered(answer) = &mut seen.policies[0].judged {
+        if let PolicyJudgement::Answered(answer) = &mut seen.policies[0].judged {
             answer.checks[0].objects[0].object.resource_version = Some("99".to_owned());
         }
     });
@@ -180,7 +181,7 @@ fn a_policy_that_passes_later_adds_its_own_grant() {
     assert!(one.plan().is_idle());
     let since = one.status().granted_at;
     let both = one.after(SignedDuration::from_mins(5)).with(|seen| {
-        seen.policies[1].judged = Judged::Answered(answer(Passed));
+        seen.policies[1].judged = PolicyJudgement::Answered(answer(Passed));
     });
     let both = both.carried_out();
     assert_eq!(
@@ -199,7 +200,7 @@ fn a_grant_taken_away_by_hand_comes_back_only_through_passed_checks_read_live() 
         half.clone()
             .with(|seen| seen.frozen[0].again = Some(judged))
     };
-    let passed = again(Judged::Answered(answer(Passed)));
+    let passed = again(PolicyJudgement::Answered(answer(Passed)));
     assert!(matches!(
         passed.plan().actions.as_slice(),
         [Action::Grant(_)]
@@ -213,17 +214,17 @@ fn a_grant_taken_away_by_hand_comes_back_only_through_passed_checks_read_live() 
 
     let off = passed.with(|seen| seen.config.enabled = false);
     assert!(off.plan().actions.is_empty());
-    let unanswered = again(Judged::Unanswered);
+    let unanswered = again(PolicyJudgement::Unanswered);
     let plan = unanswered.plan();
     assert!(plan.actions.is_empty());
     assert_eq!(
         line(plan.status.as_ref().unwrap()),
         "Pending pod:T:UnCompleted connector:T:Resolved policy:T:AccessPolicyMatched checks:T:AccessCheckPassed permission:F:AccessPermissionSyncFailed ready:F:GrantNotWritten"
     );
-    let status = again(Judged::Answered(answer(Pending))).planned();
+    let status = again(PolicyJudgement::Answered(answer(Pending))).planned();
     assert_eq!(status.phase, Some(Phase::Revoked));
     // That the checks cannot be judged now is no answer: an API server that starts refuses what it allows.
-    let plan = again(Judged::Answered(answer(Failed))).plan();
+    let plan = again(PolicyJudgement::Answered(answer(Failed))).plan();
     assert!(plan.actions.is_empty());
     assert!(plan.requeue.is_some());
     let status = plan.status.unwrap();
@@ -242,7 +243,7 @@ fn a_grant_taken_away_by_hand_comes_back_only_through_passed_checks_read_live() 
 
 #[test]
 fn a_policy_that_became_another_one_is_asked_before_it_gives_anything_back() {
-    let under = |judged: Option<Judged>| {
+    let under = |judged: Option<PolicyJudgement>| {
         Scene::granted().with(|seen| {
             seen.grants.retain(|it| it.kind() == GrantKind::Role);
             seen.frozen[0].changed = true;
@@ -252,17 +253,20 @@ fn a_policy_that_became_another_one_is_asked_before_it_gives_anything_back() {
             }
         })
     };
-    let passed = under(Some(Judged::Answered(answer(Passed)))).plan();
+    let passed = under(Some(PolicyJudgement::Answered(answer(Passed)))).plan();
     assert!(
         matches!(passed.actions.as_slice(), [Action::Grant(_)]),
         "{:?}",
         passed.actions
     );
-    for ends in [None, Some(Judged::Answered(answer(Pending)))] {
+    for ends in [None, Some(PolicyJudgement::Answered(answer(Pending)))] {
         assert_eq!(under(ends).planned().phase, Some(Phase::Revoked));
     }
     // Nobody said no: it is asked again.
-    for waits in [Judged::Unanswered, Judged::Answered(answer(Failed))] {
+    for waits in [
+        PolicyJudgement::Unanswered,
+        PolicyJudgement::Answered(answer(Failed)),
+    ] {
         let plan = under(Some(waits)).plan();
         assert!(plan.requeue.is_some());
         assert!(!plan.actions.iter().any(|it| matches!(it, Action::Grant(_))));
@@ -321,7 +325,7 @@ fn a_decision_that_was_never_in_force_is_made_anew() {
     // Nobody can be asked, or the policy does not apply any more: the same.
     for policies in [
         Scene::new()
-            .limited("p", &json!({}), Judged::Unanswered)
+            .limited("p", &json!({}), PolicyJudgement::Unanswered)
             .seen
             .policies,
         vec![],

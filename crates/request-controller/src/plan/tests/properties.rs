@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::scene::{Scene, answer};
 use crate::seen::{
-    ConnectorSeen, EvidenceState, Freshness, Judged, PodFacts, PodSeen, StandingSeen, TupleSeen,
+    ConnectorSeen, EvidenceState, Freshness, PodFacts, PodSeen, PolicyJudgement, StandingSeen,
+    TupleSeen,
 };
 use crate::{grant, plan::Action};
 
@@ -18,10 +19,10 @@ use crate::{grant, plan::Action};
 enum Step {
     Pod(PodSeen),
     Connector(Option<&'static str>),
-    Says(Vec<Judged>),
+    Says(Vec<PolicyJudgement>),
     Held(EvidenceState),
     PolicyGone,
-    Again(Option<Judged>),
+    Again(Option<PolicyJudgement>),
     Switch(bool),
     Limit(bool),
     Duplicate(bool),
@@ -32,10 +33,10 @@ enum Step {
     Pass(i64),
 }
 
-fn judged() -> impl Strategy<Value = Judged> {
+fn judged() -> impl Strategy<Value = PolicyJudgement> {
     prop_oneof![
-        1 => Just(Judged::Unanswered),
-        6 => select(AccessCheckReady::ALL).prop_map(|verdict| Judged::Answered(answer(verdict))),
+        1 => Just(PolicyJudgement::Unanswered),
+        6 => select(AccessCheckReady::ALL).prop_map(|verdict| PolicyJudgement::Answered(answer(verdict))),
     ]
 }
 
@@ -186,8 +187,8 @@ proptest! {
                 prop_assert!(is_live);
                 prop_assert!(scene.seen.config.enabled);
                 prop_assert!(matches!(&scene.seen.pod, PodSeen::There(pod) if !pod.terminating && !pod.finished));
-                let passed = |judged: &Judged| {
-                    matches!(judged, Judged::Answered(it) if it.verdict == AccessCheckReady::AccessCheckPassed)
+                let passed = |judged: &PolicyJudgement| {
+                    matches!(judged, PolicyJudgement::Answered(it) if it.verdict == AccessCheckReady::AccessCheckPassed)
                 };
                 let policy = scene.seen.policies.iter().find(|it| it.uid == grant.policy_uid);
                 let frozen = scene.seen.frozen.iter().find(|it| it.uid == grant.policy_uid);

@@ -13,7 +13,7 @@ use crate::plan::{
     Action,
     tell::{EventObject, ToldKind},
 };
-use crate::seen::{EvidenceState, Judged, PodSeen};
+use crate::seen::{EvidenceState, PodSeen, PolicyJudgement};
 
 const FOUND: &str = "pod:T:UnCompleted connector:T:Resolved";
 
@@ -61,7 +61,7 @@ fn a_request_that_waits_says_for_what() {
         ),
     );
     waits(
-        new().limited("p", &json!({}), Judged::Unanswered),
+        new().limited("p", &json!({}), PolicyJudgement::Unanswered),
         &format!("Pending {FOUND} policy:T:AccessPolicyMatched ready:F:EvaluatorUnavailable"),
     );
     waits(
@@ -207,7 +207,7 @@ fn a_no_ends_its_policy_alone_while_another_may_pass() {
 fn waiting_longer_than_the_policy_allows_rejects() {
     let limits = json!({"pendingTimeout": "1h"});
     let waiting = |judged| Scene::new().limited("p", &limits, judged);
-    let pending = || waiting(Judged::Answered(super::scene::answer(Pending)));
+    let pending = || waiting(PolicyJudgement::Answered(super::scene::answer(Pending)));
     let just_before = pending().after(SignedDuration::from_secs(3589));
     assert!(just_before.planned().phase == Some(Phase::Pending));
     assert_eq!(
@@ -215,9 +215,9 @@ fn waiting_longer_than_the_policy_allows_rejects() {
         Some(std::time::Duration::from_secs(1))
     );
     for judged in [
-        Judged::Answered(super::scene::answer(Pending)),
-        Judged::Answered(super::scene::answer(Passed)),
-        Judged::Unanswered,
+        PolicyJudgement::Answered(super::scene::answer(Pending)),
+        PolicyJudgement::Answered(super::scene::answer(Passed)),
+        PolicyJudgement::Unanswered,
     ] {
         let late = waiting(judged).after(SignedDuration::from_secs(3590));
         assert!(late.clone().cached().plan().look_live);
@@ -514,7 +514,7 @@ fn a_role_allows_the_verbs_of_the_rules_that_were_decided_on() {
     for verbs in [vec!["get"], vec!["get", "list"], vec!["*"]] {
         let mut passed = answer(Passed);
         passed.rules[0].verbs = verbs.iter().map(ToString::to_string).collect();
-        let scene = Scene::new().limited("p", &json!({}), Judged::Answered(passed));
+        let scene = Scene::new().limited("p", &json!({}), PolicyJudgement::Answered(passed));
         let [Action::Grant(grant)] = &scene.plan().actions[..] else {
             panic!("{:?}", scene.plan().actions);
         };
@@ -532,7 +532,7 @@ fn a_pod_elsewhere_is_told_the_same_whatever_the_reason() {
         Scene::new().with(|seen| seen.over_limit = true),
         Scene::new().with(|seen| seen.config.enabled = false),
         Scene::new().pod(|pod| pod.terminating = true),
-        Scene::new().limited("p", &json!({}), Judged::Unanswered),
+        Scene::new().limited("p", &json!({}), PolicyJudgement::Unanswered),
     ];
     let elsewhere: Vec<_> = scenes.iter().map(|it| it.clone().elsewhere()).collect();
     let all: Vec<_> = elsewhere.iter().map(|it| it.plan().wait.unwrap()).collect();

@@ -18,9 +18,9 @@ use tokio::time::Instant;
 use crate::grant;
 use crate::plan::{Action, Plan, Terms, conditions, finished, granted, plan};
 use crate::seen::{
-    CheckSeen, ConnectorSeen, EvidenceState, Freshness, FrozenSeen, GrantKind, Judged, LeftOut,
-    Managed, ManagedObject, ObjectSeen, Observed, PodFacts, PodSeen, PolicyAnswer, PolicySeen,
-    StandingSeen, TupleSeen,
+    CheckSeen, ConnectorSeen, EvidenceState, Freshness, FrozenSeen, GrantKind, LeftOut, Managed,
+    ManagedObject, ObjectSeen, Observed, PodFacts, PodSeen, PolicyAnswer, PolicyJudgement,
+    PolicySeen, StandingSeen, TupleSeen,
 };
 use service_kit::clock::Now;
 
@@ -193,7 +193,7 @@ impl Scene {
     }
 
     /// A policy that applies, under limits, with what its check says.
-    pub(super) fn limited(self, name: &str, limits: &Value, judged: Judged) -> Self {
+    pub(super) fn limited(self, name: &str, limits: &Value, judged: PolicyJudgement) -> Self {
         let policy = policy_object(name, limits);
         let granted = policy.spec.check_granted_permission.clone().unwrap();
         self.with(|seen| {
@@ -208,7 +208,7 @@ impl Scene {
     }
 
     pub(super) fn policy(self, name: &str, verdict: AccessCheckReady) -> Self {
-        self.limited(name, &json!({}), Judged::Answered(answer(verdict)))
+        self.limited(name, &json!({}), PolicyJudgement::Answered(answer(verdict)))
     }
 
     pub(super) fn after(mut self, time: SignedDuration) -> Self {
@@ -283,7 +283,7 @@ impl Scene {
     }
 
     pub(super) fn granted_under(limits: &Value) -> Self {
-        let passed = Judged::Answered(answer(AccessCheckReady::AccessCheckPassed));
+        let passed = PolicyJudgement::Answered(answer(AccessCheckReady::AccessCheckPassed));
         let scene = Self::new().limited("p", limits, passed).carried_out();
         assert_eq!(scene.status().phase, Some(Phase::Granted));
         scene

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::scene::{RESOURCE, Scene, policy_object, request};
 use crate::seen::EvidenceState;
 use crate::{
-    selection::{self, CheckCandidates, FoundCandidates, Selection, Trouble, WantedObjects},
+    selection::{self, CheckCandidates, CheckTrouble, FoundCandidates, Selection, WantedObjects},
     verdict::{self, EvidenceLook},
 };
 
@@ -78,7 +78,7 @@ fn said(verdict: AccessCheckReady, objects: &[AccessCheckReady]) -> EvaluateChec
 
 /// Objects that were read, and perhaps one that was not.
 fn candidates(names: &[&str], is_unread: bool) -> CheckCandidates {
-    let unread = is_unread.then(|| (Trouble::ObjectUnreadable, "it is large".to_owned()));
+    let unread = is_unread.then(|| (CheckTrouble::ObjectUnreadable, "it is large".to_owned()));
     let texts = names.iter().map(|it| text(it)).collect();
     CheckCandidates { texts, unread }
 }
@@ -160,7 +160,7 @@ fn only_an_answer_that_is_borne_out_passes() {
         (one(), Some(said(Failed, &[Passed])), Failed),
         (one(), Some(EvaluateChecksResponse::default()), Failed),
         (
-            Err((Trouble::KindMissing, String::new())),
+            Err((CheckTrouble::KindMissing, String::new())),
             Some(said(Passed, &[Passed])),
             Failed,
         ),

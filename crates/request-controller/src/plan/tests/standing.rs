@@ -18,7 +18,7 @@ use crate::{
         Action, conditions,
         tell::{EventObject, ToldKind},
     },
-    seen::{Freshness, Judged, OLDEST, PodSeen, StandingSeen},
+    seen::{Freshness, OLDEST, PodSeen, PolicyJudgement, StandingSeen},
 };
 
 const ENDED: &str = "Ended pod:T:UnCompleted connector:T:Resolved ready:F:StandingPermission";
@@ -40,7 +40,10 @@ fn a_request_that_waits_ends_when_a_standing_permission_is_confirmed() {
         ("no policy", Scene::new()),
         ("pending", Scene::new().policy("p", Pending)),
         ("failed", Scene::new().policy("p", Failed)),
-        ("no answer about checks", limited(Judged::Unanswered)),
+        (
+            "no answer about checks",
+            limited(PolicyJudgement::Unanswered),
+        ),
         ("switched off", off(Scene::new().policy("p", Passed))),
     ] {
         let waits = scene.carried_out();

@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 
 use super::scene::{Scene, answer};
 use crate::plan::Action;
-use crate::seen::{Judged, PodSeen, StandingSeen};
+use crate::seen::{PodSeen, PolicyJudgement, StandingSeen};
 
 fn lasting(scene: Scene, name: &str, limit: &str) -> Scene {
     let limits = match limit {
         "" => json!({}),
         limit => json!({"maxDuration": limit}),
     };
-    scene.limited(name, &limits, Judged::Answered(answer(Passed)))
+    scene.limited(name, &limits, PolicyJudgement::Answered(answer(Passed)))
 }
 
 fn waiting(scene: Scene, name: &str, limit: &str) -> Scene {
@@ -28,7 +28,7 @@ fn waiting(scene: Scene, name: &str, limit: &str) -> Scene {
         "" => json!({}),
         limit => json!({"pendingTimeout": limit}),
     };
-    scene.limited(name, &limits, Judged::Answered(answer(Pending)))
+    scene.limited(name, &limits, PolicyJudgement::Answered(answer(Pending)))
 }
 
 /// In how many seconds it is looked at again.
@@ -85,7 +85,7 @@ fn written_again(scene: Scene) -> Scene {
         metadata.resource_version = Some("99".to_owned());
         metadata.annotations = Some(BTreeMap::from([("a".to_owned(), "b".to_owned())]));
         for policy in &mut seen.policies {
-            let Judged::Answered(answer) = &mut policy.judged else {
+            let PolicyJudgement::Answered(answer) = &mut policy.judged else {
                 continue;
             };
             for object in answer.checks.iter_mut().flat_map(|it| &mut it.objects) {
@@ -128,7 +128,7 @@ fn what_is_granted_again_ends_when_it_would_have_ended() {
     let end = granted.status().expires_at;
     let taken_away = granted.after(SignedDuration::from_secs(40)).with(|seen| {
         seen.grants.clear();
-        seen.frozen[0].again = Some(Judged::Answered(answer(Passed)));
+        seen.frozen[0].again = Some(PolicyJudgement::Answered(answer(Passed)));
     });
     let again = taken_away.carried_out();
     assert_eq!(

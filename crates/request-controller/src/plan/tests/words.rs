@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::scene::{Scene, answer, policy_object, request};
 use crate::plan::{conditions, finished, tell};
-use crate::seen::{EvidenceState, Judged, Miss, NearMiss};
+use crate::seen::{EvidenceState, Miss, NearMiss, PolicyJudgement};
 use crate::{evidence::shortened, snapshot};
 
 #[test]
@@ -112,7 +112,7 @@ fn a_pod_elsewhere_learns_what_became_of_its_request_and_whom_to_ask() {
     );
     let late = json!({"pendingTimeout": "1h"});
     let late = Scene::new()
-        .limited("p", &late, Judged::Answered(answer(Pending)))
+        .limited("p", &late, PolicyJudgement::Answered(answer(Pending)))
         .after(SignedDuration::from_hours(1));
     assert_eq!(
         note(&late),
@@ -134,7 +134,7 @@ fn a_pod_elsewhere_that_waits_for_one_of_several_is_told_so_without_their_names(
     let waits = |name: &str, what: &str| {
         let mut pending = answer(Pending);
         what.clone_into(&mut pending.checks[0].message);
-        (name.to_owned(), Judged::Answered(pending))
+        (name.to_owned(), PolicyJudgement::Answered(pending))
     };
     let all = [
         waits("p", "a is pending"),
@@ -157,7 +157,7 @@ fn whom_to_ask_is_told_however_much_the_objects_say() {
     for verdict in [Pending, AccessCheckRejected] {
         let mut said = answer(verdict);
         said.checks[0].message = "x".repeat(2000);
-        let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
+        let scene = Scene::new().limited("p", &json!({}), PolicyJudgement::Answered(said));
         let note = note(&scene);
         assert!(note.len() <= 1024);
         let whom = "…; whoever looks after namespace tools can tell more";
@@ -197,7 +197,7 @@ fn an_author_elsewhere_is_told_what_is_wrong_with_his_policy() {
         if !objects {
             check.objects.clear();
         }
-        let scene = Scene::new().limited("p", &json!({}), Judged::Answered(said));
+        let scene = Scene::new().limited("p", &json!({}), PolicyJudgement::Answered(said));
         let status = scene.elsewhere().planned();
         let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
         ready.message.clone()
@@ -227,7 +227,7 @@ fn an_author_elsewhere_is_told_what_is_wrong_with_his_policy() {
     // A refusal is about the rules of the policy.
     let mut refused = answer(AccessCheckFailed);
     refused.refusal = Some("no rule".to_owned());
-    let scene = Scene::new().limited("p", &json!({}), Judged::Answered(refused));
+    let scene = Scene::new().limited("p", &json!({}), PolicyJudgement::Answered(refused));
     let status = scene.elsewhere().planned();
     let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
     assert_eq!(ready.message, "policy p: no rule");
@@ -236,7 +236,7 @@ fn an_author_elsewhere_is_told_what_is_wrong_with_his_policy() {
 #[test]
 fn who_approved_is_told_once_each_and_by_policy() {
     let mut scene = Scene::new().policy("p", Passed).policy("q", Pending);
-    if let Judged::Answered(answer) = &mut scene.seen.policies[0].judged {
+    if let PolicyJudgement::Answered(answer) = &mut scene.seen.policies[0].judged {
         let object = &mut answer.checks[0].objects[0];
         object.approved_by = vec!["zoe".to_owned(), "ann".to_owned(), "zoe".to_owned()];
     }
@@ -248,7 +248,7 @@ fn who_approved_is_told_once_each_and_by_policy() {
     let nobody = Scene::new().limited("p", &serde_json::json!({}), {
         let mut passed = answer(Passed);
         passed.checks[0].objects[0].approved_by.clear();
-        Judged::Answered(passed)
+        PolicyJudgement::Answered(passed)
     });
     let policies = nobody.carried_out().status().policies;
     assert_eq!(tell::granted(&policies), "granted by policy p");
@@ -410,7 +410,11 @@ fn of_several_policies_that_wait_it_is_said_that_one_suffices() {
 fn a_no_says_that_it_is_final_however_long_its_reason() {
     let mut rejected = answer(connectors_api::reason::AccessCheckReady::AccessCheckRejected);
     rejected.checks[0].message = "x".repeat(2000);
-    let scene = Scene::new().limited("p", &serde_json::json!({}), Judged::Answered(rejected));
+    let scene = Scene::new().limited(
+        "p",
+        &serde_json::json!({}),
+        PolicyJudgement::Answered(rejected),
+    );
     let status = scene.planned();
     let ready = conditions::find(&status.conditions, Is::Ready).unwrap();
     assert!(ready.message.len() <= 1024);
@@ -429,7 +433,7 @@ fn a_pod_beside_its_request_is_told_when_it_waits_for_something_else() {
         scene.with(|seen| {
             let mut pending = answer(Pending);
             what.clone_into(&mut pending.checks[0].message);
-            seen.policies[0].judged = Judged::Answered(pending);
+            seen.policies[0].judged = PolicyJudgement::Answered(pending);
         })
     };
     let first = waits(Scene::new().policy("p", Pending), "no SignOff").carried_out();
@@ -453,7 +457,7 @@ fn a_pod_elsewhere_is_told_when_it_waits_for_something_else_though_no_status_say
         scene.clone().with(|seen| {
             let mut pending = answer(Pending);
             what.clone_into(&mut pending.checks[0].message);
-            seen.policies[0].judged = Judged::Answered(pending);
+            seen.policies[0].judged = PolicyJudgement::Answered(pending);
         })
     };
     let first = Scene::new().policy("p", Pending).elsewhere();
@@ -467,6 +471,7 @@ fn a_pod_elsewhere_is_told_when_it_waits_for_something_else_though_no_status_say
     );
     assert!(wait.note.contains("SignOff s is pending"), "{}", wait.note);
     // While what passed is written, nothing is awaited.
-    let passes = first.with(|seen| seen.policies[0].judged = Judged::Answered(answer(Passed)));
+    let passes =
+        first.with(|seen| seen.policies[0].judged = PolicyJudgement::Answered(answer(Passed)));
     assert_eq!(passes.plan().wait, None);
 }

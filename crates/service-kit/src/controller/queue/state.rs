@@ -38,17 +38,17 @@ pub(super) struct QueueState<J> {
     pub(super) askers: [TenantShares<String>; 2],
     /// What stands in line, and since when.
     waiting: HashMap<J, (Urgency, Instant)>,
-    running: HashMap<J, Running>,
+    running: HashMap<J, RunningJob>,
     pub(super) timers: BTreeMap<Timer, (J, Urgency)>,
     /// By urgency: an urgent job must not wait for a free worker of the other line.
     pub(super) timer_of: HashMap<J, [Option<Timer>; 2]>,
-    failures: HashMap<J, Failure>,
+    failures: HashMap<J, FailedJob>,
     pub(super) changes: HashMap<J, ChangeCounts>,
     next: u64,
 }
 
 /// A job that a worker looks at.
-struct Running {
+struct RunningJob {
     urgency: Urgency,
     tenants: Tenants,
     /// How it goes in line again if it came up meanwhile.
@@ -63,7 +63,7 @@ pub(super) struct ChangeCounts {
 
 /// A job that failed the last time. That it comes up again is no reason to hurry: two processes that undo each other's
 /// work would do so without end.
-struct Failure {
+struct FailedJob {
     retries: Backoff,
     last: Instant,
     /// When it is tried again by itself.
@@ -74,7 +74,7 @@ struct Failure {
     since: Option<Instant>,
 }
 
-impl Failure {
+impl FailedJob {
     fn soonest(&self, urgency: Urgency, pauses: &Pauses) -> Instant {
         if self.is_late && urgency == Urgency::Normal {
             return self.retry;
@@ -266,7 +266,7 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
             self.drop_timers(&job);
             self.owners[share].take(tenants.owner.clone());
             self.askers[share].take(tenants.asker.clone());
-            let running = Running {
+            let running = RunningJob {
                 urgency,
                 tenants,
                 again: None,
@@ -299,7 +299,7 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
     /// When a failed job is tried again by itself.
     fn failed(&mut self, job: &J, looked: Looked, urgency: Urgency, pauses: &Pauses) -> Instant {
         let now = Instant::now();
-        let failure = self.failures.entry(job.clone()).or_insert(Failure {
+        let failure = self.failures.entry(job.clone()).or_insert(FailedJob {
             retries: RETRIES,
             last: now,
             retry: now,

@@ -18,8 +18,8 @@ fn spec(change: impl FnOnce(&mut serde_json::Value)) -> AccessRequestSpec {
     connectors_api::parse::spec(&spec).unwrap()
 }
 
-fn pod() -> PodFacts {
-    PodFacts {
+fn pod() -> ReviewedPod {
+    ReviewedPod {
         uid: "u1".to_owned(),
         account: "builder".to_owned(),
         node: Some("n1".to_owned()),
@@ -49,7 +49,7 @@ fn admits_a_running_pod_that_is_what_the_request_says() {
 
 #[test]
 fn denies_when_the_pod_is_not_what_the_request_says() {
-    type Change = fn(&mut PodFacts);
+    type Change = fn(&mut ReviewedPod);
     let cases: [(Change, &str); 4] = [
         (
             |pod| pod.uid = "u2".to_owned(),
@@ -99,7 +99,7 @@ fn denies_a_node_plugin_for_a_pod_that_is_not_on_its_node() {
     let seen = Seen::Found(pod());
     let expected = ["the pod team/build-1 is not on the node of this node plugin"];
     assert_eq!(said(&spec(|_| ()), &plugin("n2"), &seen), expected);
-    let unscheduled = PodFacts {
+    let unscheduled = ReviewedPod {
         node: None,
         ..pod()
     };
@@ -119,7 +119,7 @@ fn denies_a_node_plugin_that_does_not_prove_its_node() {
         said(&spec(|_| ()), &RequestCreator::NodePlugin(None), &seen),
         expected
     );
-    let unscheduled = Seen::Found(PodFacts {
+    let unscheduled = Seen::Found(ReviewedPod {
         node: None,
         ..pod()
     });
@@ -200,7 +200,7 @@ fn denies_a_request_that_contradicts_itself() {
 
 #[test]
 fn all_problems_are_in_one_answer() {
-    let pod = PodFacts {
+    let pod = ReviewedPod {
         uid: "u2".to_owned(),
         account: "other".to_owned(),
         node: None,

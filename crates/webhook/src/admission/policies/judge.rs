@@ -100,12 +100,12 @@ fn named(connectors: &[String]) -> String {
 
 /// Everything that is to be said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct PolicyVerdict {
     problems: Vec<Defect>,
     warnings: Vec<String>,
 }
 
-impl Verdict {
+impl PolicyVerdict {
     /// What was found.
     pub(crate) fn found(findings: impl IntoIterator<Item = AdmissionFinding>) -> Self {
         let mut verdict = Self::default();

@@ -14,13 +14,13 @@ fn start() -> Timestamp {
 
 /// Steps taken in memory, as they are taken in a cluster.
 struct Installation {
-    stored: Stored,
+    stored: StoredCertificates,
     now: Timestamp,
 }
 
 impl Installation {
     fn empty() -> Self {
-        let stored = Stored {
+        let stored = StoredCertificates {
             authority: None,
             bundle: Bundle::default(),
             announced: vec![Vec::new(), Vec::new()],
@@ -94,7 +94,7 @@ impl Installation {
     }
 
     fn accepted(&self) -> bool {
-        let Stored {
+        let StoredCertificates {
             bundle, announced, ..
         } = &self.stored;
         Server::ALL
@@ -161,7 +161,7 @@ fn an_authority_is_replaced_at_half_of_its_life_and_trusted_first() {
 
 #[test]
 fn what_is_lost_is_made_again_and_nothing_else() {
-    type Accident = fn(&mut Stored);
+    type Accident = fn(&mut StoredCertificates);
     let cases: [(&str, Accident, &[&str]); 7] = [
         (
             "authority",

@@ -12,7 +12,7 @@ fn finding(is_error: bool, path: &str) -> AdmissionFinding {
     }
 }
 
-fn message(verdict: Verdict) -> (RefusalStatus, String) {
+fn message(verdict: PolicyVerdict) -> (RefusalStatus, String) {
     match verdict.answer() {
         AdmissionAnswer::Refused(AdmissionRefusal { status, message }) => (status, message),
         AdmissionAnswer::Allowed { .. } => panic!("let through"),
@@ -21,7 +21,7 @@ fn message(verdict: Verdict) -> (RefusalStatus, String) {
 
 #[test]
 fn every_problem_is_named_with_its_field_and_what_would_help() {
-    let mut verdict = Verdict::found([finding(true, "spec.a"), finding(true, "spec.b")]);
+    let mut verdict = PolicyVerdict::found([finding(true, "spec.a"), finding(true, "spec.b")]);
     verdict.author(Author::MayNotAll);
     let (status, message) = message(verdict);
     assert_eq!(status, RefusalStatus::Invalid);
@@ -33,7 +33,7 @@ fn every_problem_is_named_with_its_field_and_what_would_help() {
 
 #[test]
 fn warnings_let_a_policy_through_and_are_shown() {
-    let mut verdict = Verdict::found([finding(false, "spec.a")]);
+    let mut verdict = PolicyVerdict::found([finding(false, "spec.a")]);
     verdict.author(Author::MayAll);
     let warnings = vec!["spec.a: is odd (leave it out)".to_owned()];
     let patch = None;
@@ -46,7 +46,7 @@ fn warnings_let_a_policy_through_and_are_shown() {
 #[test]
 fn an_author_hands_out_what_he_may_change() {
     let judged = |author| {
-        let mut verdict = Verdict::default();
+        let mut verdict = PolicyVerdict::default();
         verdict.author(author);
         verdict
     };
@@ -79,7 +79,7 @@ fn an_author_hands_out_what_he_may_change() {
 
 #[test]
 fn what_will_not_change_outweighs_what_may() {
-    let mut verdict = Verdict::default().and(Defect::NobodyInTime);
+    let mut verdict = PolicyVerdict::default().and(Defect::NobodyInTime);
     assert_eq!(message(verdict.clone()).0, RefusalStatus::Unavailable);
     verdict.author(Author::MayNotAll);
     assert_eq!(message(verdict).0, RefusalStatus::Forbidden);
@@ -103,10 +103,10 @@ fn findings_keep_their_place_and_their_weight() {
 #[test]
 fn what_somebody_else_finds_nothing_wrong_with_is_refused_all_the_same() {
     let (wrong, odd) = (finding(true, "spec.a"), finding(false, "spec.b"));
-    let ours = Verdict::found([wrong.clone()]);
-    let theirs = Verdict::found([odd]);
+    let ours = PolicyVerdict::found([wrong.clone()]);
+    let theirs = PolicyVerdict::found([odd]);
     assert_eq!(theirs.clone().or_else_of(ours.clone()), ours);
-    assert_eq!(theirs.clone().or_else_of(Verdict::default()), theirs);
-    let more = Verdict::found([wrong, finding(true, "spec.c")]);
+    assert_eq!(theirs.clone().or_else_of(PolicyVerdict::default()), theirs);
+    let more = PolicyVerdict::found([wrong, finding(true, "spec.c")]);
     assert_eq!(more.clone().or_else_of(ours), more);
 }
