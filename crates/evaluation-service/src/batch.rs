@@ -11,8 +11,8 @@ use evaluation_api::v1::{
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
 
+use crate::access_decision::{self, PreparedQuestion};
 use crate::auth::{Caller, CallerReviews, Right};
-use crate::check::{self, PreparedQuestion};
 use crate::error::Refused;
 use crate::metrics::Metrics;
 use crate::world::World;
@@ -93,10 +93,11 @@ impl<'a> Batch<'a> {
                     let asked =
                         PreparedQuestion::new(question, &known.user).knowing(known.lacks_standing);
                     let (decision, answer) = if self.details {
-                        let answer = AccessAnswer::from(check::answer_asked(world, &asked, now));
+                        let answer =
+                            AccessAnswer::from(access_decision::answer_asked(world, &asked, now));
                         (answer.decision(), answer)
                     } else {
-                        let decision = check::find(world, &asked, now).word();
+                        let decision = access_decision::find(world, &asked, now).word();
                         (decision, AccessAnswer::default())
                     };
                     known.lacks_standing = decision != AccessDecision::AllowedStanding;
@@ -152,7 +153,7 @@ impl<'a> Neighbour<'a> {
         let user = match self.0.take() {
             Some(known) if known.question == question => return self.0.insert(known),
             Some(known) if known.question.subject == question.subject => known.user,
-            Some(_) | None => check::user(question.subject),
+            Some(_) | None => access_decision::user(question.subject),
         };
         self.0.insert(NeighbourAnswer {
             question,
@@ -223,7 +224,8 @@ mod tests {
         let (world, now) = (world(), Timestamp::UNIX_EPOCH);
         let questions = [question(), another_pod(), question()];
         let wire: Vec<v1::AccessQuestion> = questions.iter().cloned().map(Into::into).collect();
-        let alone = questions.map(|it| AccessAnswer::from(check::answer(&world, &it, now)));
+        let alone =
+            questions.map(|it| AccessAnswer::from(access_decision::answer(&world, &it, now)));
         let brief = answered(wire.clone(), false);
         assert_eq!(brief.decisions, [3, 1, 3]);
         assert_eq!(brief.decisions, alone.each_ref().map(|it| it.decision));
@@ -283,7 +285,8 @@ mod tests {
                 .flat_map(|one| others.iter().map(move |it| (one, it)))
             {
                 let pair = [first, second];
-                let alone = pair.map(|it| AccessAnswer::from(check::answer(&world, it, now)));
+                let alone =
+                    pair.map(|it| AccessAnswer::from(access_decision::answer(&world, it, now)));
                 for details in [false, true] {
                     let wire = pair.map(|it| it.clone().into());
                     let both = answered_in(&world, wire.into(), details);

@@ -18,7 +18,7 @@ use evaluation_api::v1::{
 };
 use jiff::Timestamp;
 
-use crate::check;
+use crate::access_decision;
 use crate::world::{ExplainedPolicy, Labels, PolicyText, World};
 
 const NOT_KEPT: &str = "the policies of the namespace take more bytes than this service keeps, so that it is not known \
@@ -91,7 +91,7 @@ pub(crate) fn explain(
         .collect();
     policies.extend(matched.left().map(gone));
     ExplainResponse {
-        answer: Some(check::answer(world, question, now).into()),
+        answer: Some(access_decision::answer(world, question, now).into()),
         connector_exists: labels.is_some(),
         policies,
         fresh_as_of: world.all_fresh_as_of().map(wire_time),
@@ -392,7 +392,7 @@ fn link(object: ObservedObject) -> LineageObject {
 
 /// The name of the request that decides for the pod of a question, and its UID.
 pub(crate) fn request(world: &World, question: &AccessQuestion) -> Option<(String, String)> {
-    let request = check::deciding(world, question)?;
+    let request = access_decision::deciding(world, question)?;
     let uid = request.uid.as_deref()?;
     Some((request.name.to_string(), uid.to_owned()))
 }

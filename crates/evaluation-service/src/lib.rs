@@ -10,11 +10,11 @@
 //! list there is no answer at all; what cannot be read counts for nothing; what Rego does to its worker
 //! is an answer for nobody else.
 
+pub mod access_decision;
 pub mod args;
 pub mod auth;
 mod caller_identity;
 pub mod caller_quotas;
-pub mod check;
 pub mod error;
 pub mod evaluate;
 pub mod json_memory;

@@ -6,9 +6,9 @@
 //! it takes too long. What happens to one worker is the matter of one job.
 
 mod frame;
-mod pool;
 mod worker;
+mod worker_pool;
 
 pub use frame::Sound;
-pub use pool::{ModuleLimits, ModuleOutcome, NoReply, PoolError, WorkerPool};
 pub use worker::{ARGUMENT, run as run_worker};
+pub use worker_pool::{ModuleLimits, ModuleOutcome, NoReply, PoolError, WorkerPool};

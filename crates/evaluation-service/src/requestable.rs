@@ -110,7 +110,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::check;
+    use crate::access_decision;
     use crate::fixtures::{POD_FORM, policy, question, request, role, role_binding};
 
     const MOST: Duration = Duration::from_secs(90);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn asked(world: &World, question: &AccessQuestion, at: Timestamp) -> Requestable {
-        let answer = check::answer(world, question, at);
+        let answer = access_decision::answer(world, question, at);
         assert_eq!(answer.requestable, Requestable::Unknown);
         add(answer, world, question, at, MOST).requestable
     }

@@ -38,7 +38,7 @@ use crate::rego::WorkerPool;
 use crate::slots::Slots;
 use crate::stream::{StreamContext, StreamMessage, UNSENT};
 use crate::world::{Shared, World};
-use crate::{check, evaluate, explain, requestable, stream, validate, who_can};
+use crate::{access_decision, evaluate, explain, requestable, stream, validate, who_can};
 
 /// Answers calls. Clones share everything.
 #[derive(Clone)]
@@ -105,7 +105,7 @@ impl Service {
             .authorize(&caller, Right::Mount, namespace)
             .await?;
         self.look(|world, now| {
-            let answer = check::answer(world, &question, now);
+            let answer = access_decision::answer(world, &question, now);
             requestable::add(answer, world, &question, now, self.max_staleness)
         })
     }
@@ -154,7 +154,7 @@ impl Service {
             .await?;
         let TokenOwner { subject, pod } = self.callers.owner_of(&caller, &token).await?;
         let question = target.asked_by(subject, Some(pod.clone()));
-        let answer = self.look(|world, now| check::answer(world, &question, now))?;
+        let answer = self.look(|world, now| access_decision::answer(world, &question, now))?;
         Ok(TokenAnswer {
             subject: question.subject,
             pod,

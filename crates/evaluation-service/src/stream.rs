@@ -20,8 +20,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout
 use tonic::{Status, Streaming};
 use tracing::debug;
 
+use crate::access_decision;
 use crate::auth::{Caller, CallerReviews, Right};
-use crate::check;
 use crate::error::Refused;
 use crate::metrics::Metrics;
 use crate::questions::Questions;
@@ -286,7 +286,7 @@ impl RunningStream {
             let now = clock::now();
             world.fresh_for(now, *max_staleness)?;
             let answer = |question: &AccessQuestion| {
-                let answer = check::answer(&world, question, now);
+                let answer = access_decision::answer(&world, question, now);
                 requestable::add(answer, &world, question, now, *max_staleness)
             };
             self.questions.news(AT_ONCE, answer)

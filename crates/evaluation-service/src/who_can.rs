@@ -7,7 +7,7 @@ use evaluation_api::access::{
 };
 use jiff::Timestamp;
 
-use crate::check::{self, PreparedQuestion};
+use crate::access_decision::{self, PreparedQuestion};
 use crate::world::{KnownRequest, World};
 
 /// As many of each kind as an answer lists.
@@ -19,13 +19,13 @@ const MOST_ERRORS: usize = 32;
 #[must_use]
 pub fn who_can(world: &World, target: &AccessTarget, now: Timestamp) -> WhoCan {
     let subresource = target.permission.as_str();
-    let wanted = check::target(target.connector.borrowed(), subresource);
+    let wanted = access_decision::target(target.connector.borrowed(), subresource);
     let authz::AllowedSubjects {
         subjects,
         is_cut,
         errors,
     } = {
-        let counts = |binding: &Binding| !check::is_ours_and_going(binding);
+        let counts = |binding: &Binding| !access_decision::is_ours_and_going(binding);
         world.rbac.who_can(&target.verb, wanted, MOST, counts)
     };
     let standing = subjects
@@ -58,12 +58,12 @@ fn standing(world: &World, target: &AccessTarget, subject: &Subject) -> Vec<Stan
     let grants = world.rbac.allowing(&Attributes {
         user: &user,
         verb: &target.verb,
-        target: check::target(target.connector.borrowed(), target.permission.as_str()),
+        target: access_decision::target(target.connector.borrowed(), target.permission.as_str()),
     });
-    let counting = grants.filter(|grant| !check::is_ours_and_going(grant.binding));
+    let counting = grants.filter(|grant| !access_decision::is_ours_and_going(grant.binding));
     let access = |grant| StandingAccess {
         holder: holder(subject),
-        binding: check::binding(&grant),
+        binding: access_decision::binding(&grant),
     };
     counting.map(access).take(MOST + 1).collect()
 }
@@ -132,8 +132,8 @@ fn pod(
     };
     let question = target.clone().asked_by(subject, Some(pod));
     let asked = question.borrowed();
-    let user = check::user(asked.subject);
-    let answer = check::answer_asked(world, &PreparedQuestion::new(asked, &user), now);
+    let user = access_decision::user(asked.subject);
+    let answer = access_decision::answer_asked(world, &PreparedQuestion::new(asked, &user), now);
     let Decision::AllowedPod(binding) = answer.decision else {
         return None;
     };

@@ -1,6 +1,6 @@
 //! Fair queues and limits: tenants take turns, and no tenant holds more than its share.
 //!
-//! Owns: the order of waiting items, and the count of running ones. Refuses to know: what a tenant or an item is.
+//! Owns: the order of waiting items, and the count of running ones, for the queues of controllers and of servers. Refuses to know: what a tenant or an item is.
 //!
 //! Invariant: the items of one tenant delay another by at most one turn of each tenant, however many they are.
 

@@ -32,7 +32,6 @@ pub mod name;
 pub mod process;
 pub mod quota;
 pub mod readiness;
-pub mod rest;
 pub mod retry;
 pub mod reviews;
 pub mod serve;
@@ -40,6 +39,7 @@ pub mod shared_cache;
 pub mod shell;
 pub mod shutdown;
 pub mod telemetry;
+pub mod tenant_rests;
 pub mod tls;
 pub mod watches;
 

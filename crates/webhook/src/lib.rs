@@ -23,10 +23,10 @@ mod oracle;
 mod page;
 mod peer_quota;
 mod review;
+mod review_memory;
 mod server;
 #[cfg(test)]
 mod testing;
-mod weight;
 
 use std::{sync::Arc, time::Duration};
 

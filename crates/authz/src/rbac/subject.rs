@@ -1,4 +1,5 @@
-//! The subjects of bindings.
+//! The subjects of bindings: users, groups and service accounts, in compact form, and whether one is a user that asks. A
+//! further kind of subject is a variant here.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

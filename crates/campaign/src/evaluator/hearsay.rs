@@ -1,7 +1,7 @@
 //! Standing permissions: the correct answer, and wrong ones.
 
 use evaluation_api::access::{AccessQuestion, Decision};
-use evaluation_service::{check, world};
+use evaluation_service::{access_decision, world};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use request_controller::seen::StandingSeen;
 
@@ -75,9 +75,10 @@ pub(super) fn standing(stage: &Stage, questions: &[AccessQuestion]) -> Vec<Stand
         let binding: Option<RoleBinding> = serde_json::from_value(binding).ok();
         let _ = binding.map(|it| known.rbac.apply(&it));
     }
-    let says = |question| match check::answer(&known, question, stage.server.now()).decision {
-        Decision::AllowedStanding(_) => StandingSeen::There,
-        Decision::AllowedPod(_) | Decision::Denied => StandingSeen::Absent,
-    };
+    let says =
+        |question| match access_decision::answer(&known, question, stage.server.now()).decision {
+            Decision::AllowedStanding(_) => StandingSeen::There,
+            Decision::AllowedPod(_) | Decision::Denied => StandingSeen::Absent,
+        };
     questions.iter().map(says).collect()
 }

@@ -2,7 +2,7 @@
 
 use connectors_api::Permission;
 use evaluation_api::access::{AccessQuestion, ConnectorName, Decision, PodRef, ServiceAccountName};
-use evaluation_service::{check, world};
+use evaluation_service::{access_decision, world};
 use request_controller::seen::ManagedObject;
 
 use super::{
@@ -72,7 +72,7 @@ impl Tables {
                 uid: objects::pod_uid(slot, world.pods[slot].generation),
             },
         );
-        let answer = check::answer(&known, &question, objects::wall(late));
+        let answer = access_decision::answer(&known, &question, objects::wall(late));
         match answer.decision {
             Decision::AllowedPod(_) | Decision::AllowedStanding(_) => true,
             Decision::Denied => false,

@@ -195,7 +195,7 @@ mod tests {
     use service_kit::watches::Plain;
 
     use super::*;
-    use crate::check::target;
+    use crate::access_decision::target;
     use crate::fixtures::{POD_FORM, question, request, role, role_binding};
     use crate::world::Tuple;
     use crate::world::{DECIDING, WorldChange};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use service_kit::{
     fair::{TenantTurn, TenantTurns},
-    rest::{DearWork, TenantRests},
+    tenant_rests::{DearWork, TenantRests},
 };
 
 /// The number of concurrent large lists of one namespace. Each takes up to some megabytes of memory.

@@ -1,5 +1,6 @@
-//! The state of one policy for one request, and when the policy must be looked at again (`due`). Policies are independent
-//! of each other.
+//! The state of one policy for one request: it passes, waits, is rejected by a check object or by `pendingTimeout`, lapses,
+//! or its grant is written again. Also when the policy must be looked at again (`due`). Policies are independent of each
+//! other.
 
 use connectors_api::{
     access_policy::Limits,

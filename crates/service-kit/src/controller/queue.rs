@@ -1,7 +1,7 @@
 //! The queue of a controller: each job waits once, and one worker at a time looks at it.
 //!
 //! A job is urgent if its look may have to take something back. Each urgency has a line of its own, in which tenants
-//! take turns, and no tenant holds more than its share of the workers. A job that failed, or that another process undoes
+//! take turns, and no tenant holds more than its share of the workers (`fair` counts both). A job that failed, or that another process undoes
 //! each time, waits for a pause.
 
 mod state;

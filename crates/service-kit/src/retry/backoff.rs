@@ -1,3 +1,5 @@
+//! The growing pauses between attempts, with chance.
+
 use std::time::Duration;
 
 use crate::chance;

@@ -1,3 +1,5 @@
+//! Whether it can help to repeat a failed call, and after which pause the API server allows it.
+
 use std::time::Duration;
 
 use kube::{Error, core::Status};

@@ -1,3 +1,5 @@
+//! Which client certificates may call a server. The authority that signs them is read from a file, again and again.
+
 use std::{
     fmt,
     path::PathBuf,

@@ -1,3 +1,5 @@
+//! Files that belong together, such as a certificate and its key, read again when one changes.
+
 use std::{fs, path::PathBuf, time::Duration};
 
 use tokio::time::sleep;

@@ -1,3 +1,5 @@
+//! Objects of a watch, of which an unreadable one does not end the list: its metadata is read, and the problem told.
+
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};

@@ -1,3 +1,5 @@
+//! The events of one watch, counted and logged on their way to a cache.
+
 use std::collections::BTreeSet;
 
 use kube::{Resource, ResourceExt, runtime::watcher::Event};

@@ -32,7 +32,7 @@ use crate::{
     metrics::Limit,
     peer_quota::{PeerLimits, PeerQuota},
     review::{AdmissionAnswer, Operation, ReviewedObject, Text},
-    weight::Room,
+    review_memory::Room,
 };
 use judge::{Author, Defect, MOST_NAMED, PolicyVerdict};
 
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
     use crate::{
         peer_quota::PeerLimits,
-        weight::{POLICIES, Scales},
+        review_memory::{POLICIES, Scales},
     };
 
     /// Where nobody waits for a policy any more, its text is read all the same.

@@ -26,7 +26,7 @@ use crate::{
     page::Page,
     peer_quota::PeerLimits,
     review::{self, AdmissionAnswer, AdmissionRefusal, RefusalStatus, ReviewError},
-    weight::{self, CONNECTORS, POLICIES, REQUESTS, RUNS, Room, Scales},
+    review_memory::{self, CONNECTORS, POLICIES, REQUESTS, RUNS, Room, Scales},
 };
 
 /// The API server waits five seconds. Our message is better than its timeout.
@@ -58,7 +58,7 @@ fn weight_of(page: Page, asked: &review::ReviewedObject) -> usize {
         Page::MutateConnectors => admission::CONNECTOR,
         Page::MutatePipelineRuns => admission::RUN,
     };
-    made + weight::of_user(&asked.user_info)
+    made + review_memory::of_user(&asked.user_info)
 }
 
 /// Why a body is not read.
@@ -255,7 +255,7 @@ where
         })?;
         if let Ok(data) = frame.into_data() {
             let room = whole.push(&data).await;
-            room.map_err(|weight::NoRoom| BodyProblem::NoRoom)?;
+            room.map_err(|review_memory::NoRoom| BodyProblem::NoRoom)?;
         }
     }
     Ok(whole.end())

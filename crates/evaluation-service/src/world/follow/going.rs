@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::check;
+use crate::access_decision;
 use crate::fixtures::{POD_FORM, question, request, role, role_binding};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,7 +68,8 @@ impl GoingObjects {
     }
 
     fn allows(&self) -> bool {
-        let answer = check::answer(&self.shared.read(), &question(), Timestamp::UNIX_EPOCH);
+        let answer =
+            access_decision::answer(&self.shared.read(), &question(), Timestamp::UNIX_EPOCH);
         answer.decision != Decision::Denied
     }
 }

@@ -1,4 +1,5 @@
-//! The workers, as the service sees them.
+//! The worker processes that run Rego: how many there are, which job a worker gets, and when one is killed and replaced
+//! because it takes too long. The number and the time are arguments of the service.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
