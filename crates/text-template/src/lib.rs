@@ -1,0 +1,39 @@
+//! Go's text/template with the functions of sprig, as an interpreter.
+//!
+//! Owns the language: [`Template`] is parsed once and rendered often. Values have Go's types, so that a function that
+//! Go refuses to call with them is refused here too. A whole number of the data is an `int64`, any other number a
+//! `float64`, an object a `map[string]interface {}`.
+//!
+//! Knows nothing of files, processes, the network, the environment and the clock: the time is an argument. What cannot
+//! be the same text as Go's is an error with its place ([`Refusal`]), and so is a function that is not there, when the
+//! text is parsed.
+//!
+//! Invariant: whatever is rendered is byte for byte what Go renders, at most as large as the caller's [`Limits`] say,
+//! and after at most so many steps. No text and no data make it panic.
+
+#![forbid(unsafe_code)]
+
+mod ast;
+mod data;
+mod error;
+mod exec;
+mod format;
+mod functions;
+mod json;
+mod lexer;
+mod limits;
+mod meter;
+mod number;
+mod parser;
+mod printf;
+mod quote;
+mod regular;
+mod template;
+mod time_text;
+mod unicode;
+mod value;
+
+pub use error::{Limit, ParseError, ParseProblem, Place, Refusal, RenderError, RenderProblem};
+pub use functions::{FunctionSummary, functions, functions_left_out};
+pub use limits::{Limits, MAX_DEPTH, MissingKey};
+pub use template::Template;

@@ -1,0 +1,227 @@
+//! What a rendering has cost so far, and the values that it made.
+//!
+//! Every list and dictionary is made here and kept to the end. So nothing that a template builds, a dictionary within
+//! itself or one nested a million times, is freed by recursion, or never.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
+
+use crate::{
+    error::Limit,
+    limits::Limits,
+    value::{Dict, Elements, Entries, List, Value},
+};
+
+/// The bytes of an element of a list, and of an entry of a dictionary, apart from texts.
+const ELEMENT: usize = size_of::<Value>();
+const ENTRY: usize = 2 * ELEMENT + 16;
+
+/// Counts a rendering's steps and bytes.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    pub(crate) limits: Limits,
+    steps: Cell<u64>,
+    bytes: Cell<usize>,
+    lists: RefCell<Vec<Rc<RefCell<Vec<Value>>>>>,
+    dicts: RefCell<Vec<Rc<RefCell<Entries>>>>,
+}
+
+impl Meter {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            limits: *limits,
+            steps: Cell::new(0),
+            bytes: Cell::new(0),
+            lists: RefCell::default(),
+            dicts: RefCell::default(),
+        }
+    }
+
+    /// Counts steps.
+    pub(crate) fn steps(&self, steps: u64) -> Result<(), Limit> {
+        let total = self.steps.get().saturating_add(steps);
+        self.steps.set(total);
+        if total > self.limits.steps {
+            return Err(Limit::Steps(self.limits.steps));
+        }
+        Ok(())
+    }
+
+    /// Counts the work on that many bytes or elements.
+    pub(crate) fn work(&self, size: usize) -> Result<(), Limit> {
+        self.steps(
+            u64::try_from(size / 64)
+                .unwrap_or(u64::MAX)
+                .saturating_add(1),
+        )
+    }
+
+    /// Counts a value of that many bytes, before it is made.
+    pub(crate) fn room(&self, bytes: usize) -> Result<(), Limit> {
+        if bytes > self.limits.value {
+            return Err(Limit::Value(self.limits.value));
+        }
+        let total = self.bytes.get().saturating_add(bytes);
+        self.bytes.set(total);
+        if total > self.limits.memory {
+            return Err(Limit::Memory(self.limits.memory));
+        }
+        self.work(bytes)
+    }
+
+    /// Refuses a depth that is not allowed.
+    pub(crate) fn depth(&self, depth: usize) -> Result<(), Limit> {
+        let most = self.limits.nesting();
+        if depth > most {
+            return Err(Limit::Depth(most));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn text(&self, text: String) -> Result<Value, Limit> {
+        self.room(text.len())?;
+        Ok(Value::Text(Arc::from(text)))
+    }
+
+    pub(crate) fn list(&self, elements: Elements, values: Vec<Value>) -> Result<Value, Limit> {
+        self.room(values.len().saturating_mul(ELEMENT))?;
+        let length = values.len();
+        let behind = Rc::new(RefCell::new(values));
+        self.lists.borrow_mut().push(Rc::clone(&behind));
+        Ok(Value::List(List {
+            elements,
+            is_nil: false,
+            behind,
+            from: 0,
+            length,
+        }))
+    }
+
+    /// A list that Go calls nil.
+    pub(crate) fn nil_list(elements: Elements) -> Value {
+        Value::List(List {
+            elements,
+            is_nil: true,
+            behind: Rc::default(),
+            from: 0,
+            length: 0,
+        })
+    }
+
+    /// A list of texts.
+    pub(crate) fn texts<T: Into<String>>(
+        &self,
+        texts: impl IntoIterator<Item = T>,
+    ) -> Result<Value, Limit> {
+        let mut values = Vec::new();
+        for text in texts {
+            self.room(ELEMENT)?;
+            values.push(self.text(text.into())?);
+        }
+        self.list(Elements::Texts, values)
+    }
+
+    pub(crate) fn dict(&self, of_texts: bool, entries: Entries) -> Result<Value, Limit> {
+        let keys: usize = entries.keys().map(|it| it.len()).sum();
+        self.room(entries.len().saturating_mul(ENTRY).saturating_add(keys))?;
+        let entries = Rc::new(RefCell::new(entries));
+        self.dicts.borrow_mut().push(Rc::clone(&entries));
+        Ok(Value::Dict(Dict { of_texts, entries }))
+    }
+
+    /// Counts an entry that is added to a dictionary.
+    pub(crate) fn entry(&self, dict: &Dict, key: &str) -> Result<(), Limit> {
+        let size = (dict.entries.borrow().len() + 1).saturating_mul(ENTRY);
+        if size > self.limits.value {
+            return Err(Limit::Value(self.limits.value));
+        }
+        self.room(ENTRY + key.len())
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        // All of them are held here, so emptying one frees no other.
+        for list in self.lists.get_mut().iter() {
+            list.borrow_mut().clear();
+        }
+        for dict in self.dicts.get_mut().iter() {
+            dict.borrow_mut().clear();
+        }
+    }
+}
+
+/// A text that is being written, of a limited length.
+#[derive(Debug)]
+pub(crate) struct Sink<'m> {
+    meter: &'m Meter,
+    pub(crate) text: String,
+    most: usize,
+    beyond: Limit,
+}
+
+impl<'m> Sink<'m> {
+    /// The output of a template.
+    pub(crate) fn output(meter: &'m Meter) -> Self {
+        let most = meter.limits.output;
+        Self {
+            meter,
+            text: String::new(),
+            most,
+            beyond: Limit::Output(most),
+        }
+    }
+
+    /// A value.
+    pub(crate) fn value(meter: &'m Meter) -> Self {
+        let most = meter.limits.value;
+        Self {
+            meter,
+            text: String::new(),
+            most,
+            beyond: Limit::Value(most),
+        }
+    }
+
+    pub(crate) fn meter(&self) -> &'m Meter {
+        self.meter
+    }
+
+    pub(crate) fn push(&mut self, text: &str) -> Result<(), Limit> {
+        if self.text.len().saturating_add(text.len()) > self.most {
+            return Err(self.beyond);
+        }
+        self.text.push_str(text);
+        self.meter.work(text.len())
+    }
+
+    pub(crate) fn push_char(&mut self, character: char) -> Result<(), Limit> {
+        if self.text.len() + character.len_utf8() > self.most {
+            return Err(self.beyond);
+        }
+        self.text.push(character);
+        Ok(())
+    }
+
+    /// The same character many times.
+    pub(crate) fn pad(&mut self, character: char, times: usize) -> Result<(), Limit> {
+        if self
+            .text
+            .len()
+            .saturating_add(times.saturating_mul(character.len_utf8()))
+            > self.most
+        {
+            return Err(self.beyond);
+        }
+        self.text.extend(std::iter::repeat_n(character, times));
+        self.meter.work(times)
+    }
+
+    /// What was written, as a value.
+    pub(crate) fn finish(self) -> Result<Value, Limit> {
+        self.meter.text(self.text)
+    }
+}

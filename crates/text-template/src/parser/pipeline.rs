@@ -1,0 +1,243 @@
+//! Pipelines, commands and words.
+
+use std::sync::Arc;
+
+use super::{
+    Parsed, Parser,
+    literal::{number, string},
+};
+use crate::{
+    ast::{Command, Pipe, Span, Term, Word},
+    error::ParseProblem,
+    functions::{find, why_left_out},
+    lexer::{Kind, Token},
+};
+
+impl Parser<'_> {
+    pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
+        self.deeper(|parser| parser.pipeline_here(context, end))
+    }
+
+    fn pipeline_here(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
+        let from = self.peek_word().from;
+        let mut pipe = Pipe {
+            span: Span { from, to: from },
+            variables: Vec::new(),
+            assigns: false,
+            commands: Vec::new(),
+        };
+        self.variables(&mut pipe, context)?;
+        loop {
+            let token = self.peek_word();
+            match token.kind {
+                kind if kind == end => {
+                    self.next();
+                    return self.checked(pipe, context, token);
+                }
+                Kind::Bool
+                | Kind::Character
+                | Kind::Complex
+                | Kind::Dot
+                | Kind::Field
+                | Kind::Name
+                | Kind::Number
+                | Kind::Nil
+                | Kind::Raw
+                | Kind::Quoted
+                | Kind::Variable
+                | Kind::OpenParen => {
+                    let command = self.command()?;
+                    pipe.span.to = command.span.to;
+                    pipe.commands.push(command);
+                }
+                _ => return self.unexpected(token, context),
+            }
+        }
+    }
+
+    /// The variables at the beginning that get the result.
+    fn variables(&mut self, pipe: &mut Pipe, context: &str) -> Parsed {
+        loop {
+            let token = self.peek_word();
+            if token.kind != Kind::Variable {
+                return Ok(());
+            }
+            let before = self.at;
+            self.next();
+            let next = self.peek_word();
+            let name = self.word(token).to_owned();
+            match next.kind {
+                Kind::Assign | Kind::Declare => {
+                    pipe.assigns = next.kind == Kind::Assign;
+                    self.next();
+                    pipe.variables.push(name.clone());
+                    self.scope.variables.push(name);
+                    return Ok(());
+                }
+                Kind::Other if self.word(next) == "," => {
+                    self.next();
+                    pipe.variables.push(name.clone());
+                    self.scope.variables.push(name);
+                    if context != "range" || pipe.variables.len() >= 2 {
+                        return self.syntax(next, format!("too many declarations in {context}"));
+                    }
+                    let after = self.peek_word();
+                    if !matches!(after.kind, Kind::Variable | Kind::Close | Kind::CloseParen) {
+                        return self.syntax(after, "range can only initialize variables");
+                    }
+                }
+                _ => {
+                    self.at = before;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn checked(&self, pipe: Pipe, context: &str, end: Token) -> Parsed<Pipe> {
+        if pipe.commands.is_empty() {
+            return self.syntax(end, format!("missing value for {context}"));
+        }
+        for (place, command) in pipe.commands.iter().enumerate().skip(1) {
+            let is_constant = matches!(
+                command.first.term,
+                Term::Bool(_) | Term::Dot | Term::Nil | Term::Number(_) | Term::Text(_)
+            );
+            if is_constant {
+                let problem = format!("non executable command in pipeline stage {}", place + 1);
+                let problem = ParseProblem::Syntax(problem);
+                return Err(self.error(command.first.span, problem));
+            }
+        }
+        Ok(pipe)
+    }
+
+    fn command(&mut self) -> Parsed<Command> {
+        let mut words = Vec::new();
+        loop {
+            self.peek_word();
+            words.extend(self.operand()?);
+            let token = self.next();
+            match token.kind {
+                Kind::Space => {}
+                Kind::Close | Kind::CloseParen => {
+                    self.at -= 1;
+                    break;
+                }
+                Kind::Pipe => break,
+                _ => return self.unexpected(token, "operand"),
+            }
+        }
+        let mut words = words.into_iter();
+        let Some(first) = words.next() else {
+            let token = self.peek();
+            return self.syntax(token, "empty command");
+        };
+        let arguments: Vec<Word> = words.collect();
+        let to = arguments.last().map_or(first.span.to, |it| it.span.to);
+        let span = Span {
+            from: first.span.from,
+            to,
+        };
+        Ok(Command {
+            span,
+            first,
+            arguments,
+        })
+    }
+
+    /// A term and the fields after it; none when something else is here.
+    fn operand(&mut self) -> Parsed<Option<Word>> {
+        let Some(word) = self.term()? else {
+            return Ok(None);
+        };
+        let first = self.peek();
+        if first.kind != Kind::Field {
+            return Ok(Some(word));
+        }
+        let mut fields: Vec<Arc<str>> = Vec::new();
+        let mut span = word.span;
+        while self.peek().kind == Kind::Field {
+            let token = self.next();
+            fields.push(self.field(token));
+            span.to = token.to;
+        }
+        let term = match word.term {
+            Term::Field(mut before) => {
+                before.extend(fields);
+                Term::Field(before)
+            }
+            Term::Variable(name, mut before) => {
+                before.extend(fields);
+                Term::Variable(name, before)
+            }
+            Term::Bool(_) | Term::Text(_) | Term::Number(_) | Term::Nil | Term::Dot => {
+                return self.syntax(first, "unexpected . after term");
+            }
+            Term::Function(_) | Term::Pipe(_) | Term::Chain(..) => {
+                Term::Chain(Box::new(word), fields)
+            }
+        };
+        Ok(Some(Word { span, term }))
+    }
+
+    fn field(&self, token: Token) -> Arc<str> {
+        Arc::from(self.word(token).trim_start_matches('.'))
+    }
+
+    fn term(&mut self) -> Parsed<Option<Word>> {
+        let token = self.peek_word();
+        self.next();
+        let mut span = Span {
+            from: token.from,
+            to: token.to,
+        };
+        let term = match token.kind {
+            Kind::Name => self.function(token)?,
+            Kind::Dot => Term::Dot,
+            Kind::Nil => Term::Nil,
+            Kind::Variable => {
+                let name = self.word(token).to_owned();
+                if !self.scope.variables.contains(&name) {
+                    return self.syntax(token, format!("undefined variable {name:?}"));
+                }
+                Term::Variable(name, Vec::new())
+            }
+            Kind::Field => Term::Field(vec![self.field(token)]),
+            Kind::Bool => Term::Bool(self.word(token) == "true"),
+            Kind::Character | Kind::Complex | Kind::Number => Term::Number(number(self, token)?),
+            Kind::OpenParen => {
+                let pipe = self.pipeline("parenthesized pipeline", Kind::CloseParen)?;
+                span.to = self.tokens.get(self.at - 1).map_or(span.to, |it| it.to);
+                Term::Pipe(Box::new(pipe))
+            }
+            Kind::Quoted | Kind::Raw => Term::Text(Arc::from(string(self, token)?)),
+            _ => {
+                self.at -= 1;
+                return Ok(None);
+            }
+        };
+        Ok(Some(Word { span, term }))
+    }
+
+    fn function(&self, token: Token) -> Parsed<Term> {
+        let name = self.word(token);
+        if let Some(function) = find(name) {
+            return Ok(Term::Function(function));
+        }
+        let problem = match why_left_out(name) {
+            Some(why) => ParseProblem::FunctionLeftOut {
+                name: name.to_owned(),
+                why,
+            },
+            None => ParseProblem::UnknownFunction(name.to_owned()),
+        };
+        Err(self.error(
+            Span {
+                from: token.from,
+                to: token.to,
+            },
+            problem,
+        ))
+    }
+}

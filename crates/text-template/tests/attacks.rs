@@ -1,0 +1,450 @@
+//! Templates that want too much, each with the limit that stops it. Whoever may write a class of connectors may try.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use text_template::{Limit, Limits, ParseError, ParseProblem, Refusal, RenderProblem, Template};
+
+/// Even without optimisation, and beside other tests.
+const SOON: Duration = Duration::from_secs(20);
+
+fn data() -> Value {
+    json!({"s": "x".repeat(1000), "list": (0..1000).collect::<Vec<_>>()})
+}
+
+fn parsed(text: &str) -> Result<Template, ParseError> {
+    Template::parse("attack", text, &Limits::default())
+}
+
+fn render(text: &str, data: &Value) -> Result<usize, RenderProblem> {
+    let began = Instant::now();
+    let rendered = parsed(text)
+        .unwrap()
+        .render(data, &Limits::default(), Timestamp::UNIX_EPOCH);
+    assert!(began.elapsed() < SOON, "{text}: {:?}", began.elapsed());
+    rendered.map(|it| it.len()).map_err(|it| it.problem)
+}
+
+#[derive(Debug, PartialEq)]
+enum Stop {
+    Steps,
+    Depth,
+    Output,
+    Value,
+    Regex,
+}
+
+fn stopped(text: &str) -> Stop {
+    match render(text, &data()) {
+        Err(RenderProblem::Limit(limit)) => match limit {
+            Limit::Steps(_) => Stop::Steps,
+            Limit::Depth(_) => Stop::Depth,
+            Limit::Output(_) => Stop::Output,
+            Limit::Value(_) => Stop::Value,
+            Limit::Regex(_) => Stop::Regex,
+            Limit::Memory(_) | Limit::Text(_) => panic!("{text}: {limit}"),
+        },
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn what_would_be_too_large_is_not_made() {
+    for (text, stop) in [
+        (r#"{{ repeat 9223372036854775807 "ab" }}"#, Stop::Value),
+        (
+            r#"{{ repeat 1000 (repeat 1000 (repeat 1000 "ab")) }}"#,
+            Stop::Value,
+        ),
+        (
+            r#"{{ "a" | repeat 1000 | repeat 1000 | repeat 1000 }}"#,
+            Stop::Value,
+        ),
+        (r#"{{ indent 1000000 "\n\n\n" }}"#, Stop::Value),
+        (r#"{{ nindent 9223372036854775807 "" }}"#, Stop::Value),
+        (r#"{{ replace "" .s .s | replace "" .s }}"#, Stop::Value),
+        (r#"{{ printf "%9000000d" 1 }}"#, Stop::Value),
+        (r#"{{ printf "%.9000000d" 1 }}"#, Stop::Value),
+        (r#"{{ printf "%.9000000f" 1.5 }}"#, Stop::Value),
+        (r#"{{ printf "%.9000000U" 1 }}"#, Stop::Value),
+        (r#"{{ printf "%*s" 1000000 "" | repeat 3 }}"#, Stop::Value),
+        (
+            r#"{{ $s := "xxxxxxxx" }}{{ range until 30 }}{{ $s = print $s $s }}{{ end }}"#,
+            Stop::Value,
+        ),
+        (
+            r"{{ $l := .list }}{{ range until 30 }}{{ $l = concat $l $l }}{{ end }}",
+            Stop::Steps,
+        ),
+        (
+            r"{{ $l := list .s }}{{ range until 30 }}{{ $l = list $l $l }}{{ end }}{{ print $l }}",
+            Stop::Value,
+        ),
+        (
+            r"{{ $l := list .s }}{{ range until 30 }}{{ $l = list $l $l }}{{ end }}{{ $l }}",
+            Stop::Output,
+        ),
+        (
+            r"{{ $l := list .s }}{{ range until 30 }}{{ $l = list $l $l }}{{ end }}{{ toJson $l }}",
+            Stop::Value,
+        ),
+        (r"{{ range until 9000 }}{{ $.s }}{{ end }}", Stop::Output),
+        (
+            r#"{{ $x := "" }}{{ range until 10000 }}{{ $x = upper $.s }}{{ end }}"#,
+            Stop::Steps,
+        ),
+        (
+            r"{{ range until 100 }}{{ $x := repeat 1000 $.s }}{{ end }}",
+            Stop::Steps,
+        ),
+        (
+            r"{{ $d := dict }}{{ range until 30000 }}{{ $_ := set $d (print .) . }}{{ end }}",
+            Stop::Steps,
+        ),
+        (
+            r"{{ $l := list }}{{ range until 9000 }}{{ $l = append $l . }}{{ end }}",
+            Stop::Steps,
+        ),
+        (r#"{{ splitList "" (repeat 1000 .s) }}"#, Stop::Steps),
+        (
+            r#"{{ regexReplaceAll "x" .s .s | regexReplaceAll "x" .s }}"#,
+            Stop::Value,
+        ),
+        (
+            r"{{ join .s .list | join .s }}{{ join (repeat 10 .s) .list }}",
+            Stop::Value,
+        ),
+        (r"{{ b64enc (repeat 900 .s) }}", Stop::Value),
+    ] {
+        assert_eq!(stopped(text), stop, "{text}");
+    }
+}
+
+#[test]
+fn what_would_take_too_long_is_stopped() {
+    for (text, stop) in [
+        (r"{{ until 9223372036854775807 }}", Stop::Steps),
+        (r"{{ seq 9223372036854775807 }}", Stop::Steps),
+        (
+            r"{{ untilStep -9223372036854775807 9223372036854775807 1 }}",
+            Stop::Steps,
+        ),
+        (r"{{ range 9223372036854775807 }}{{ end }}", Stop::Steps),
+        (
+            r"{{ range until 1000 }}{{ range until 1000 }}{{ range until 1000 }}{{ end }}{{ end }}{{ end }}",
+            Stop::Steps,
+        ),
+        (
+            r"{{ range .list }}{{ $x := uniq $.list }}{{ end }}",
+            Stop::Steps,
+        ),
+        (
+            r"{{ $l := list 1 }}{{ range until 40 }}{{ $l = list $l $l }}{{ end }}{{ deepEqual $l (deepCopy $l) }}",
+            Stop::Steps,
+        ),
+        (
+            r"{{ range .list }}{{ sortAlpha $.list | len }}{{ end }}",
+            Stop::Steps,
+        ),
+        (
+            r#"{{ range .list }}{{ regexMatch "(x+x+)+y" (repeat 100 $.s) }}{{ end }}"#,
+            Stop::Steps,
+        ),
+        (
+            r#"{{ regexFindAll "x*y|x" (repeat 100 .s) -1 | len }}"#,
+            Stop::Steps,
+        ),
+        (
+            r#"{{ regexReplaceAll "(x{1,20}){1,40}y" (repeat 1000 .s) "" }}"#,
+            Stop::Steps,
+        ),
+        (
+            r#"{{ range until 1000 }}{{ regexMatch (printf "[a-z]{400}%d" .) "x" }}{{ end }}"#,
+            Stop::Steps,
+        ),
+        (r#"{{ regexMatch "((x{100}){100}){100}" .s }}"#, Stop::Regex),
+        (r#"{{ regexMatch "(a|b|c|d|e|f){300}" .s }}"#, Stop::Regex),
+        (
+            r#"{{ regexMatch .s "x" }}{{ regexMatch (print .s .s) "x" }}"#,
+            Stop::Regex,
+        ),
+        (
+            r"{{ range until 1000 }}{{ sha512sum (repeat 100 $.s) | trunc 0 }}{{ end }}",
+            Stop::Steps,
+        ),
+        (
+            r"{{ $d := dict }}{{ range until 300 }}{{ $_ := set $d (print .) . }}{{ end }}{{ range until 9000 }}{{ keys $d | len }}{{ end }}",
+            Stop::Steps,
+        ),
+        (r"{{ range until 9000000 }}{{ end }}", Stop::Steps),
+    ] {
+        assert_eq!(stopped(text), stop, "{text}");
+    }
+}
+
+/// Texts that are freed count too: with fewer steps for each byte it would be this limit that is reached.
+#[test]
+fn all_values_together_have_a_limit() {
+    let limits = Limits {
+        memory: 4_000,
+        ..Limits::default()
+    };
+    let template = parsed("{{ range until 9 }}{{ $x := repeat 500 `x` }}{{ end }}").unwrap();
+    let problem = template
+        .render(&json!({}), &limits, Timestamp::UNIX_EPOCH)
+        .unwrap_err()
+        .problem;
+    assert_eq!(problem, RenderProblem::Limit(Limit::Memory(4_000)));
+}
+
+#[test]
+fn what_is_nested_too_deeply_is_stopped() {
+    for (text, stop) in [
+        (
+            r#"{{ define "r" }}{{ template "r" . }}{{ end }}{{ template "r" . }}"#,
+            Stop::Depth,
+        ),
+        (
+            r#"{{ define "a" }}{{ template "b" . }}{{ end }}{{ define "b" }}{{ template "a" . }}{{ end }}{{ template "a" . }}"#,
+            Stop::Depth,
+        ),
+        (
+            r#"{{ block "attack2" . }}{{ template "attack2" . }}{{ end }}"#,
+            Stop::Depth,
+        ),
+        (
+            r#"{{ define "r" }}{{ range .list }}{{ template "r" $ }}{{ end }}{{ end }}{{ template "r" . }}"#,
+            Stop::Depth,
+        ),
+        (
+            r"{{ $l := list }}{{ range until 9000 }}{{ $l = list $l }}{{ end }}{{ $l }}",
+            Stop::Depth,
+        ),
+        (
+            r"{{ $l := list }}{{ range until 9000 }}{{ $l = list $l }}{{ end }}{{ toJson $l }}",
+            Stop::Depth,
+        ),
+        (
+            r"{{ $l := list }}{{ range until 9000 }}{{ $l = list $l }}{{ end }}{{ toPrettyJson $l }}",
+            Stop::Depth,
+        ),
+        (
+            r"{{ $l := list }}{{ range until 9000 }}{{ $l = list $l }}{{ end }}{{ deepCopy $l }}",
+            Stop::Depth,
+        ),
+        (
+            r"{{ $l := list }}{{ range until 9000 }}{{ $l = list $l }}{{ end }}{{ has $l (list (list)) }}{{ quote $l }}",
+            Stop::Depth,
+        ),
+        (
+            r#"{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ $d }}"#,
+            Stop::Depth,
+        ),
+        (
+            r#"{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ toJson $d }}"#,
+            Stop::Depth,
+        ),
+        (
+            r#"{{ $d := dict }}{{ $_ := set $d "d" (list $d) }}{{ deepCopy $d }}"#,
+            Stop::Depth,
+        ),
+        (
+            r#"{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ $e := dict }}{{ $_ := set $e "d" $e }}{{ deepEqual $d $e }}"#,
+            Stop::Depth,
+        ),
+        (
+            r#"{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ $e := dict }}{{ $_ := set $e "d" $e }}{{ merge $d $e }}"#,
+            Stop::Depth,
+        ),
+        (r#"{{ fromJson (repeat 5000 "[") }}"#, Stop::Depth),
+        (r#"{{ fromJson (repeat 5000 "{\"a\":") }}"#, Stop::Depth),
+        (r#"{{ regexMatch (repeat 500 "(") "x" }}"#, Stop::Depth),
+    ] {
+        assert_eq!(stopped(text), stop, "{text}");
+    }
+}
+
+/// Nothing of it is freed by recursion.
+#[test]
+fn what_contains_itself_or_a_million_others_is_freed() {
+    let limits = Limits {
+        steps: 20_000_000,
+        memory: 1 << 30,
+        value: 1 << 30,
+        ..Limits::default()
+    };
+    for text in [
+        r"{{ $l := list }}{{ range until 1000000 }}{{ $l = list $l }}{{ end }}",
+        r#"{{ $d := dict }}{{ range until 500000 }}{{ $d = dict "d" $d }}{{ end }}"#,
+        r#"{{ $d := dict }}{{ $e := dict "d" $d }}{{ $_ := set $d "e" $e }}"#,
+    ] {
+        let rendered = parsed(text)
+            .unwrap()
+            .render(&json!({}), &limits, Timestamp::UNIX_EPOCH);
+        assert_eq!(rendered.unwrap(), "", "{text}");
+    }
+}
+
+#[test]
+fn texts_that_are_nested_too_deeply_are_no_templates() {
+    for text in [
+        format!("{{{{ {}1{} }}}}", "(".repeat(100_000), ")".repeat(100_000)),
+        format!(
+            "{}{}",
+            "{{ if .s }}".repeat(40_000),
+            "{{ end }}".repeat(40_000)
+        ),
+        "{{ range .s }}".repeat(50_000),
+        r#"{{ block "a" . }}"#.repeat(20_000),
+    ] {
+        let problem = parsed(&text).unwrap_err().problem;
+        assert_eq!(problem, ParseProblem::Limit(Limit::Depth(64)));
+    }
+    let long = "x".repeat((1 << 20) + 1);
+    assert_eq!(
+        parsed(&long).unwrap_err().problem,
+        ParseProblem::Limit(Limit::Text(1 << 20))
+    );
+}
+
+/// As wide as they like: only depth costs stack.
+#[test]
+fn long_texts_are_templates() {
+    let chain = format!(
+        "{{{{ if 0 }}}}{}{{{{ else }}}}b{{{{ end }}}}",
+        "{{ else if 0 }}a".repeat(10_000)
+    );
+    assert_eq!(render(&chain, &json!({})), Ok(1));
+    let pipeline = format!("{{{{ 1 {} }}}}", "| add 1 ".repeat(10_000));
+    assert_eq!(render(&pipeline, &json!({})), Ok(5));
+    assert_eq!(render(&"{{ 1 }}".repeat(20_000), &json!({})), Ok(20_000));
+}
+
+/// With the largest nesting that a caller can ask for, on the stack of a thread of tests: 2 MiB.
+#[test]
+fn the_largest_nesting_fits_the_stack_of_a_thread() {
+    let limits = Limits {
+        depth: usize::MAX,
+        ..Limits::default()
+    };
+    let most = text_template::MAX_DEPTH;
+    let attempt = |text: &str| {
+        let template = Template::parse("deep", text, &limits)?;
+        let rendered = template.render(&data(), &limits, Timestamp::UNIX_EPOCH);
+        Ok::<_, ParseError>(rendered.map(|it| it.len()).map_err(|it| it.problem))
+    };
+    for depth in [most / 2, most - 3, most, most * 2] {
+        let _ = attempt(&format!(
+            "{{{{ {}1{} }}}}",
+            "(".repeat(depth),
+            ")".repeat(depth)
+        ));
+        let _ = attempt(&format!(
+            "{{{{ {}1{} }}}}",
+            "(print ".repeat(depth),
+            ")".repeat(depth)
+        ));
+        let _ = attempt(&format!(
+            "{}{}",
+            "{{ if $ }}".repeat(depth),
+            "{{ end }}".repeat(depth)
+        ));
+        let _ = attempt(&format!(
+            "{}{}",
+            "{{ range $.list }}".repeat(depth),
+            "{{ end }}".repeat(depth)
+        ));
+        let _ = attempt(&format!(
+            "{}{}",
+            "{{ with $ }}".repeat(depth),
+            "{{ end }}".repeat(depth)
+        ));
+    }
+    for text in [
+        r#"{{ define "r" }}{{ range $.list }}{{ if $ }}{{ template "r" (print (print (print $))) }}{{ end }}{{ end }}{{ end }}{{ template "r" $ }}"#,
+        r#"{{ define "r" }}{{ template "r" $ }}{{ end }}{{ template "r" $ }}"#,
+        r"{{ $l := list }}{{ range until 90 }}{{ $l = list $l }}{{ end }}{{ $l }}{{ toJson $l | fromJson | deepCopy | deepEqual $l }}",
+    ] {
+        let _ = attempt(text);
+    }
+    let deep = (0..90).fold(json!(1), |it, _| Value::Array(vec![it]));
+    let template = Template::parse("deep", "{{ toPrettyJson . }}", &limits).unwrap();
+    assert!(
+        template
+            .render(&deep, &limits, Timestamp::UNIX_EPOCH)
+            .is_ok()
+    );
+    let deeper = (0..100_000).fold(json!(1), |it, _| Value::Array(vec![it]));
+    let problem = template
+        .render(&deeper, &limits, Timestamp::UNIX_EPOCH)
+        .unwrap_err()
+        .problem;
+    assert_eq!(problem, RenderProblem::Limit(Limit::Depth(most)));
+    // serde_json frees by recursion.
+    std::mem::forget(deeper);
+}
+
+#[test]
+fn what_is_refused_names_its_place_and_word() {
+    let says = |text: &str| match parsed(text) {
+        Err(error) => error.to_string(),
+        Ok(template) => {
+            let rendered = template.render(&data(), &Limits::default(), Timestamp::UNIX_EPOCH);
+            rendered.unwrap_err().to_string()
+        }
+    };
+    for (text, wanted) in [
+        (
+            "a\n b {{ env \"HOME\" }}",
+            "attack:2:7: at <env>: function \"env\" is not available: a template sees nothing of the machine it is rendered on",
+        ),
+        (
+            "{{ nosuch }}",
+            "attack:1:4: at <nosuch>: function \"nosuch\" not defined",
+        ),
+        (
+            "\n{{ .context.tokn }}",
+            "attack:2:4: at <.context.tokn>: map has no entry for key \"context\"",
+        ),
+        ("{{ $x }}", "attack:1:4: at <$x>: undefined variable \"$x\""),
+        (
+            "{{ 1i }}",
+            "attack:1:4: at <1i>: complex numbers are not available",
+        ),
+        (
+            "x {{ regexMatch \"\\\\pL\" .s }}",
+            "attack:1:6: at <regexMatch \\\"\\\\\\\\pL\\\" .s>: regular expression \"\\\\pL\": an escape is not available",
+        ),
+        (
+            "{{ date \"2006\" .s }}",
+            "attack:1:4: at <date \\\"2006\\\" .s>: date of what is no time",
+        ),
+        ("{{ upper 3 }}", "attack:1:10: at <3>: expected string"),
+        (
+            "{{ fail \"because\" }}",
+            "attack:1:4: at <fail \\\"because\\\">: error calling fail: because",
+        ),
+        ("{{ if }}", "attack:1:7: at <}}>: missing value for if"),
+        ("{{ \"", "attack:1:4: at <\\\">: unterminated quoted string"),
+        (
+            "{{ template \"t\" }}",
+            "attack:1:13: at <\\\"t\\\">: template \"t\" not defined",
+        ),
+    ] {
+        assert_eq!(says(text), wanted, "{text}");
+    }
+    let refused = parsed(r#"{{ b64dec "!" }}"#).unwrap();
+    let refused = refused.render(&json!({}), &Limits::default(), Timestamp::UNIX_EPOCH);
+    assert_eq!(
+        refused.unwrap_err().problem,
+        RenderProblem::Refused(Refusal::NotEncoded("b64dec"))
+    );
+}

@@ -1,0 +1,70 @@
+//! The cases, held to what Go's program said when it was last asked. Adding a case is adding it to a file of its topic
+//! in `tests/cases`, and `UPDATE_RECORDED=1 cargo xtask test templates`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+#[path = "common/cases.rs"]
+mod cases;
+
+use std::{collections::BTreeMap, fs};
+
+use cases::{Answer, MISSING, compare, data, recorded, topics};
+use serde_json::Value;
+
+#[test]
+fn every_case_is_rendered_as_go_rendered_it_or_refused() {
+    let data = data();
+    let mut refused: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut cases_seen = 0;
+    for (topic, cases) in topics() {
+        let text = fs::read_to_string(recorded(&topic)).unwrap();
+        let lines = text
+            .lines()
+            .map(|it| serde_json::from_str::<Value>(it).unwrap());
+        let answers: BTreeMap<(String, String), Answer> = lines
+            .map(|it| {
+                let key = ["case", "missing"].map(|key| it[key].as_str().unwrap().to_owned());
+                (key.into(), Answer::of(&it))
+            })
+            .collect();
+        for case in &cases {
+            cases_seen += 1;
+            let usual = answers.get(&(case.clone(), MISSING[0].0.to_owned()));
+            let usual = usual.unwrap_or_else(|| panic!("{topic} has no answer about {case:?}"));
+            for (name, missing) in MISSING {
+                let go = answers
+                    .get(&(case.clone(), name.to_owned()))
+                    .unwrap_or(usual);
+                let class = compare(case, &data, missing, go).unwrap_or_else(|it| panic!("{it}"));
+                *refused.entry(class.unwrap_or("nothing")).or_default() += 1;
+            }
+        }
+    }
+    assert!(cases_seen >= 600, "{cases_seen}");
+    // What Go renders and we do not: every class has a case.
+    let classes: Vec<&str> = refused.into_keys().collect();
+    assert_eq!(
+        classes,
+        [
+            "a JSON text",
+            "a change to a dictionary",
+            "a function that is left out",
+            "a method of a time",
+            "a regular expression",
+            "a slice beyond its list",
+            "a time zone",
+            "a value that is not UTF-8",
+            "a verb of printf",
+            "complex numbers",
+            "nothing",
+            "strings that are not UTF-8",
+            "the clock",
+            "what is not in the encoding",
+        ]
+    );
+}
