@@ -5,7 +5,7 @@ mod metrics;
 mod page;
 mod tree;
 
-use std::{env, fmt::Write, fs, path::Path};
+use std::{collections::BTreeMap, env, fmt::Write, fs, path::Path};
 
 use connectors_api::{lineage::LineageReason, policy_reason, reason::Ready};
 
@@ -128,6 +128,37 @@ fn the_table_of_metrics_is_that_of_the_code() {
         "docs/operate.md",
         "<!-- metrics -->\n",
         "<!-- metrics: end -->",
+        &table,
+    );
+}
+
+#[test]
+fn the_functions_of_templates_are_those_of_the_code() {
+    let mut table = "| topic | functions |\n|---|---|\n".to_owned();
+    let functions = text_template::functions();
+    for topic in functions.chunk_by(|one, other| one.topic == other.topic) {
+        let usages: Vec<_> = topic.iter().map(|it| format!("`{}`", it.usage)).collect();
+        writeln!(table, "| {} | {} |", topic[0].topic, usages.join(", ")).unwrap();
+    }
+    let page = "docs/templates.md";
+    hold(
+        page,
+        "<!-- functions -->\n",
+        "<!-- functions: end -->",
+        &table,
+    );
+    let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, why) in text_template::functions_left_out() {
+        reasons.entry(why).or_default().push(format!("`{name}`"));
+    }
+    let mut table = "| because | left out |\n|---|---|\n".to_owned();
+    for (why, names) in reasons {
+        writeln!(table, "| {why} | {} |", names.join(", ")).unwrap();
+    }
+    hold(
+        page,
+        "<!-- left out -->\n",
+        "<!-- left out: end -->",
         &table,
     );
 }

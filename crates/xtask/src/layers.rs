@@ -16,7 +16,7 @@ use e2e::Tool;
 use crate::workspace::{self, Members};
 
 /// Crates that decide and describe: nothing below them may wait for anything outside the process.
-const WITHOUT_IO: [&str; 2] = ["connectors-api", "authz"];
+const WITHOUT_IO: [&str; 3] = ["connectors-api", "authz", "text-template"];
 
 /// Libraries that do input and output; one of them in a tree is the sign of all others.
 const IO_LIBRARIES: [&str; 12] = [
@@ -40,6 +40,9 @@ const IO_MODULES: [&str; 6] = ["env", "fs", "io", "net", "process", "thread"];
 /// The process shell knows processes, not approvals.
 const WITHOUT_DOMAIN: [&str; 1] = ["service-kit"];
 const DOMAIN: [&str; 3] = ["connectors-api", "authz", "evaluation-api"];
+
+/// A language of others, which the product only uses.
+const ALONE: &str = "text-template";
 
 /// Services meet only at custom resources and at the protocol.
 const SERVICES: [&str; 6] = [
@@ -143,6 +146,9 @@ fn reached<'a>(members: &'a Members, from: &'a str) -> BTreeSet<&'a str> {
 fn broken_rule(from: &str, to: &str) -> Option<&'static str> {
     if SERVICES.contains(&to) && !DEVELOPMENT.contains(&from) {
         return Some("services meet only at custom resources and at the protocol");
+    }
+    if from == ALONE {
+        return Some("the language of templates knows nothing of the product");
     }
     if WITHOUT_DOMAIN.contains(&from) && DOMAIN.contains(&to) {
         return Some("the process shell knows no domain types");

@@ -44,23 +44,32 @@ pub enum ToolsError {
     },
 }
 
-/// One Go module that pins tools.
+/// One Go module that pins tools, or is one.
 struct Module {
     name: &'static str,
+    /// What Go builds: the tools that it pins, or its own program.
+    builds: &'static str,
     /// The output file when the module pins one tool; with several, Go names them.
     single: Option<&'static str>,
     /// Go's packages whose variables carry the version.
     version_packages: &'static [&'static str],
 }
 
+/// All tools that a module pins.
+const PINNED_TOOLS: &str = "tool";
+/// The program in the module's folder.
+const OWN_PROGRAM: &str = ".";
+
 const MODULES: [Module; 3] = [
     Module {
         name: "etcd",
+        builds: PINNED_TOOLS,
         single: Some("etcd"),
         version_packages: &[],
     },
     Module {
         name: "kubernetes",
+        builds: PINNED_TOOLS,
         single: None,
         version_packages: &[
             "k8s.io/component-base/version",
@@ -69,6 +78,7 @@ const MODULES: [Module; 3] = [
     },
     Module {
         name: "coredns",
+        builds: PINNED_TOOLS,
         single: Some("coredns"),
         version_packages: &[],
     },
@@ -77,6 +87,7 @@ const MODULES: [Module; 3] = [
 /// Not part of a cluster: it is built when something is first installed or rendered.
 const HELM: Module = Module {
     name: "helm",
+    builds: PINNED_TOOLS,
     single: Some("helm"),
     version_packages: &[],
 };
@@ -89,6 +100,7 @@ pub(crate) fn helm(progress: &Progress) -> Result<PathBuf, ToolsError> {
 /// Not part of a cluster: what the documents tell callers of the evaluation service to use.
 const GRPCURL: Module = Module {
     name: "grpcurl",
+    builds: PINNED_TOOLS,
     single: Some("grpcurl"),
     version_packages: &[],
 };
@@ -101,6 +113,7 @@ pub fn grpcurl(progress: &Progress) -> Result<PathBuf, ToolsError> {
 /// Not part of a cluster: what the evaluation of checks is compared with.
 const OPA: Module = Module {
     name: "opa",
+    builds: PINNED_TOOLS,
     single: Some("opa"),
     version_packages: &[],
 };
@@ -108,6 +121,19 @@ const OPA: Module = Module {
 /// Finds the server of Open Policy Agent in the cache, or builds it.
 pub fn opa(progress: &Progress) -> Result<PathBuf, ToolsError> {
     Ok(OPA.ensure(progress)?.join("opa"))
+}
+
+/// Not part of a cluster: what the templates of classes are compared with.
+const TEMPLATE: Module = Module {
+    name: "template",
+    builds: OWN_PROGRAM,
+    single: Some("template"),
+    version_packages: &[],
+};
+
+/// Finds the program that renders with Go's own packages in the cache, or builds it.
+pub fn template(progress: &Progress) -> Result<PathBuf, ToolsError> {
+    Ok(TEMPLATE.ensure(progress)?.join("template"))
 }
 
 /// The directories of all built tools.
@@ -194,7 +220,7 @@ impl Module {
             .env("CGO_ENABLED", "0")
             .env("GOFLAGS", "-mod=readonly -buildvcs=false -trimpath")
             .args(["build", "-ldflags", ldflags, "-o"])
-            .args([output.as_os_str(), "tool".as_ref()])
+            .args([output.as_os_str(), self.builds.as_ref()])
             .run()
             .map_err(|source| ToolsError::Build {
                 module: self.name,
@@ -223,7 +249,11 @@ impl Module {
                 source,
             })?;
         let mut digest = Sha256::new();
-        for file in ["go.mod", "go.sum"] {
+        let mut files = vec!["go.mod", "go.sum"];
+        if self.builds == OWN_PROGRAM {
+            files.push("main.go");
+        }
+        for file in files {
             let path = source.join(file);
             digest.update(fs::read(&path).map_err(at(&path))?);
         }

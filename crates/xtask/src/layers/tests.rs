@@ -30,7 +30,7 @@ fn add_crate_files(dir: &Path) {
         fs::write(dir.join(file), "").unwrap();
     }
     // Test targets that are named in a manifest must exist.
-    for target in ["api", "chart", "cluster", "gate", "node"] {
+    for target in ["api", "chart", "cluster", "gate", "live", "node"] {
         fs::create_dir_all(dir.join("tests").join(target)).unwrap();
         fs::write(dir.join("tests").join(target).join("main.rs"), "").unwrap();
     }
@@ -60,6 +60,22 @@ fn broken(workspace: &Path) -> Vec<String> {
 #[test]
 fn this_workspace_keeps_its_layers() {
     assert_eq!(broken(&e2e::repository()), Vec::<String>::new());
+}
+
+#[test]
+fn refuses_another_crate_in_the_language_of_templates() {
+    let copy = copy_of_this_workspace();
+    let manifest = copy.path().join("crates/text-template/Cargo.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let with_ours = text.replacen(
+        "[dependencies]",
+        "[dependencies]\nauthz.workspace = true",
+        1,
+    );
+    fs::write(&manifest, with_ours).unwrap();
+    let expected =
+        "text-template depends on authz: the language of templates knows nothing of the product";
+    assert!(broken(copy.path()).contains(&expected.to_owned()));
 }
 
 #[test]

@@ -100,6 +100,7 @@ fn choose(members: &Members, root: &Path, files: &[PathBuf]) -> Choice {
         ("csi-node", [Part::Gate, Part::Gate]),
         ("evaluation-service", [Part::Evaluation, Part::Gate]),
         ("connectors-api", [Part::Api, Part::Fuzz]),
+        ("text-template", [Part::Templates, Part::Templates]),
     ] {
         if choice.all || choice.dependents.contains(name) {
             choice.left.extend(parts);

@@ -59,6 +59,8 @@ pub(crate) enum Part {
     Build,
     /// Unit and property tests; no cluster
     Unit,
+    /// Templates of classes beside Go's own text/template and sprig; no cluster
+    Templates,
     /// The request-controller, broken at 2,500 points of its scenarios; no cluster
     Campaign,
     /// Some planted faults, chosen by the commit: the tests that they name find them; no cluster
@@ -91,9 +93,13 @@ impl Part {
     /// Whether the part runs tests, which can be chosen by a filter.
     pub(crate) fn has_tests(self) -> bool {
         match self {
-            Self::Unit | Self::Api | Self::Gate | Self::Evaluation | Self::E2e | Self::Tekton => {
-                true
-            }
+            Self::Unit
+            | Self::Templates
+            | Self::Api
+            | Self::Gate
+            | Self::Evaluation
+            | Self::E2e
+            | Self::Tekton => true,
             Self::Fmt
             | Self::Clippy
             | Self::Deny
@@ -134,6 +140,7 @@ impl Part {
             Self::Clippy => [3.0, 6.0],
             Self::Build => [4.0, 9.0],
             Self::Unit => [3.5, 3.5],
+            Self::Templates => [0.5, 1.5],
             Self::Campaign => [20.0, 30.0],
             Self::Mutants => [15.0, 25.0],
             Self::Fuzz => [20.0, 25.0],
@@ -167,6 +174,7 @@ impl Part {
                 let documents = context.tests("--workspace --all-features --doc");
                 programs.and(runner::run(documents, summary))
             }
+            Self::Templates => templates(context, summary),
             Self::Campaign => campaign::test(),
             Self::Mutants => mutants::test(),
             Self::Fuzz => fuzz::test(),
@@ -369,6 +377,14 @@ pub(crate) fn remove_leftovers() -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The tests ask a program of Go's, which is built here.
+fn templates(context: &Context, summary: &mut Summary) -> anyhow::Result<()> {
+    let program = e2e::cluster::template(&Progress::default())?;
+    let mut tests = context.tests("--workspace --all-features --test live");
+    tests.env("TEXT_TEMPLATE_ORACLE", program);
+    runner::run(tests, summary)
 }
 
 fn install_services(target: &Target, profile: Profile, more: &Value) -> anyhow::Result<()> {
