@@ -29,7 +29,7 @@ pub use selectable::Selectable;
     status = "Opaque",
     derive = "PartialEq",
     derive = "Default",
-    doc = "A Connector describes an external tool (a registry, a git host, a cluster): where it is, and which credential opens it. A pod names it in a volume. The volume holds its address and other facts, and no credential.",
+    doc = "A Connector describes an external tool (a registry, a git host, a cluster): where it is, and which credential opens it. A pod names it in a volume. The volume holds its address and other facts, and the files that its class makes. It never holds the tool's own credential.",
     printcolumn = r#"{"name": "Class", "type": "string", "jsonPath": ".spec.connectorClassName"}"#,
     printcolumn = r#"{"name": "Address", "type": "string", "jsonPath": ".spec.address"}"#,
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status", "priority": 1, "description": "Told by software that tries connectors, where there is any"}"#,

@@ -39,8 +39,7 @@ pub struct ConnectorClassSpec {
     /// How connectors of this class may authenticate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<ClassAuth>,
-    /// Sets of files for pods that mount a connector of this class. They are kept for other software; no volume holds them
-    /// yet.
+    /// Sets of files for pods that mount a connector of this class and ask for a set by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub configurations: Vec<Configuration>,
     /// Fields that other software declares.
@@ -108,7 +107,8 @@ pub struct Configuration {
     /// Name by which a pod asks for the set.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The files: name to template. The template is rendered with the connector and its class.
+    /// The files: name to template, in Go's text/template with the functions of sprig. A template sees the connectors, the
+    /// class, the values of the parameters and the pod's token.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub data: BTreeMap<String, String>,
     /// Parameters that a pod gives values for when it asks for the set.

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use connector_files::FileConflict;
 use connectors_api::{PositiveDuration, duration::DurationError};
 use evaluation_api::args::EvaluationArgs;
 use service_kit::args::CommonArgs;
@@ -53,6 +54,36 @@ pub struct Args {
     /// How many of these may be held for the pods of one namespace
     #[arg(long, value_name = "NUMBER", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_held_per_namespace: u32,
+
+    /// Whom the pods' tokens are for that volumes hold: an audience that the `CSIDriver` object asks for. Empty: none
+    #[arg(long, value_name = "AUDIENCE", default_value = "")]
+    pub(crate) proxy_audience: String,
+
+    /// How long such a token lives when it is new, as the `CSIDriver` object says
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    pub(crate) proxy_token_lifetime: Duration,
+
+    /// What becomes of a file that the classes of two connectors write
+    #[arg(long, value_name = "RULE", default_value = "refuse")]
+    pub(crate) file_conflict: ConflictArg,
+}
+
+/// What becomes of a file that two classes write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ConflictArg {
+    /// The volume is refused
+    Refuse,
+    /// The class of the last connector writes it
+    LastWins,
+}
+
+impl From<ConflictArg> for FileConflict {
+    fn from(rule: ConflictArg) -> Self {
+        match rule {
+            ConflictArg::Refuse => Self::Refuse,
+            ConflictArg::LastWins => Self::LastWins,
+        }
+    }
 }
 
 /// What the kubelet takes for the name of a driver, and what is the name of a folder.

@@ -1,5 +1,6 @@
-//! What a pod finds in its volume: facts about each connector, no secrets.
+//! What a pod finds in its volume: facts about each connector, and files. Only the pod's own token is a secret.
 
+use connector_files::FileSet;
 use connectors_api::{Connector, ConnectorClass, Permission};
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,11 @@ impl ConnectorFacts {
         format!("{}_{}", self.connector.namespace, self.connector.name)
     }
 
+    /// The facts that may change while the pod runs. The request stays the one that the volume was made with.
+    pub(crate) fn lively(&self) -> [(&'static str, &str); 2] {
+        [("address", &self.address), ("class", &self.class)]
+    }
+
     /// Each fact in a file of its own: name and content.
     pub(crate) fn files(&self) -> [(&'static str, &str); 6] {
         [
@@ -38,6 +44,15 @@ impl ConnectorFacts {
             ("request", &self.request),
         ]
     }
+}
+
+/// What a volume holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Content {
+    /// The facts about each connector.
+    pub(crate) facts: Vec<ConnectorFacts>,
+    /// The files at the root.
+    pub(crate) files: FileSet,
 }
 
 /// The address of a connector: its own, or the one that its class gives to all. An empty one is none.
@@ -83,6 +98,8 @@ impl Record {
             pod,
             connectors,
             permission,
+            files: _,
+            token_expiration: _,
         } = wish;
         let Pod {
             namespace,

@@ -4,6 +4,7 @@
 //! neither a kubelet that hangs up nor a panic leaves something half done behind.
 
 mod admit;
+mod deliver;
 mod republish;
 
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod tests;
 
 use std::{panic::AssertUnwindSafe, path::Path, sync::Arc, time::Duration};
 
+use connector_files::FileConflict;
 use futures::FutureExt;
 use service_kit::{report, shutdown::Stop};
 use thiserror::Error;
@@ -36,7 +38,8 @@ use crate::{
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
     request_quota::RequestQuota,
     switch::{DriverObject, Switch},
-    volume::{PodsDir, Publish, VolumePath, VolumePathError, Wish},
+    tool_cache::ToolCache,
+    volume::{PodsDir, ProxyTokens, Publish, VolumePath, VolumePathError, Wish},
 };
 
 /// How long before the kubelet gives up we answer, so that our words reach the pod and not its own.
@@ -53,6 +56,10 @@ pub(crate) struct Settings {
     pub(crate) pods: PodsDir,
     /// How long a call may be held.
     pub(crate) hold: Duration,
+    /// The pods' tokens for the proxy.
+    pub(crate) proxy: ProxyTokens,
+    /// What becomes of a file that two classes write.
+    pub(crate) conflict: FileConflict,
 }
 
 /// The driver behind its socket.
@@ -70,6 +77,8 @@ pub(crate) struct Driver<E, K, M> {
     /// Requests that were made for pods.
     pub(crate) asked: RequestQuota,
     pub(crate) events: EventCache,
+    /// What was read for volumes that are there.
+    pub(crate) tools: ToolCache,
     /// Volumes that have content without a permission.
     pub(crate) kept: ExemptVolumes,
     pub(crate) locks: Locks,
@@ -208,16 +217,20 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             }
             OnDisk::Nothing => {}
         }
-        let Publish { wish, token } = Publish::parse(place, request)?;
+        let Publish {
+            wish,
+            token,
+            proxy_token,
+        } = Publish::parse(place, request, &self.settings.proxy)?;
         let token = token.map_err(|error| PublishError::Caller(error.into()))?;
         let work = async {
             self.object_is_right(deadline).await?;
             self.prove(&wish, &token, deadline).await?;
             let (admitted, passage) = self.admit(&wish, deadline).await?;
-            let facts = self.facts(&wish, &admitted).await?;
-            Ok::<_, PublishError>((admitted, passage, facts))
+            let content = self.content(&wish, &admitted, proxy_token.as_ref()).await?;
+            Ok::<_, PublishError>((admitted, passage, content))
         };
-        let (admitted, passage, facts) = tokio::select! {
+        let (admitted, passage, content) = tokio::select! {
             biased;
             _ = &mut gone => return Err(PublishError::Cancelled),
             () = self.stop.stopped() => return Err(PublishError::Stopping),
@@ -225,7 +238,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         };
         let record = Record::new(place, &wish);
         self.mounting(place, move |mounter, place| {
-            mounter.publish(place, &record, &facts, passage)
+            mounter.publish(place, &record, &content, passage)
         })
         .await?;
         if let Some(since) = admitted.iter().map(|admitted| admitted.since).max() {

@@ -7,6 +7,7 @@
 //! the same for the same reason at any time, begin with the connector, and outside its namespace do not
 //! tell a connector that is missing from one that is not for the asker.
 
+use connector_files::FilesError;
 use connectors_api::reason::Ready;
 use thiserror::Error;
 use tonic::{Code, Status};
@@ -105,6 +106,9 @@ pub(crate) enum PublishError {
         /// Which connector.
         connector: ConnectorKey,
     },
+    /// The files cannot be made.
+    #[error(transparent)]
+    Files(#[from] FilesError),
     /// Something else is there.
     #[error(
         "the volume is already there with other attributes; it cannot change while the pod runs"
@@ -155,7 +159,7 @@ impl PublishError {
         match self {
             Self::Volume(_) => Code::InvalidArgument,
             Self::Caller(_) => Code::Unauthenticated,
-            Self::Driver(_) | Self::NoAddress { .. } => Code::FailedPrecondition,
+            Self::Driver(_) | Self::NoAddress { .. } | Self::Files(_) => Code::FailedPrecondition,
             Self::Waiting { .. }
             | Self::Denied { .. }
             | Self::Unusable { .. }
@@ -179,6 +183,7 @@ impl PublishError {
             Self::Caller(_) => "not_proven",
             Self::Driver(_) => "driver_object",
             Self::NoAddress { .. } => "no_address",
+            Self::Files(_) => "no_files",
             Self::Waiting { .. } => "waiting",
             Self::Denied { .. } => "denied",
             Self::Unusable { .. } => "unusable",

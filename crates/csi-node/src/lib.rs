@@ -31,6 +31,7 @@ mod service;
 mod switch;
 #[cfg(test)]
 mod testing;
+mod tool_cache;
 mod volume;
 
 pub use args::Args;

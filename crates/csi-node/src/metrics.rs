@@ -24,6 +24,9 @@ families! {
     /// The metrics of the driver.
     pub(crate) struct Metrics {
         publishes: counters("mount_publishes_total", "Calls to publish a volume, by how they ended", &["result"]),
+        refreshes: counters(
+            "mount_refreshes_total", "Looks at the content of volumes with access, by what came of them", &["result"]
+        ),
         /// Volumes that were emptied.
         pub(crate) emptied: counter(
             "mount_emptied_total", "Volumes whose content was taken away because access ended"
@@ -49,6 +52,11 @@ impl Metrics {
     /// A call ended.
     pub(crate) fn published(&self, result: &'static str) {
         self.publishes.with_label_values(&[result]).inc();
+    }
+
+    /// The content of a volume was compared with what it should hold.
+    pub(crate) fn refreshed(&self, result: &'static str) {
+        self.refreshes.with_label_values(&[result]).inc();
     }
 
     /// A volume was mounted, this long after access to it was seen.

@@ -4,7 +4,9 @@
 //! there" is never said by a mount point: a process that dies between mounting and writing leaves one.
 //! It is said by a marker, written last, which names whose volume it is.
 
+mod file_sets;
 mod linux;
+mod root_dir;
 mod table;
 mod tmpfs;
 
@@ -15,7 +17,7 @@ use thiserror::Error;
 pub(crate) use linux::Linux;
 
 use crate::{
-    content::{ConnectorFacts, Record},
+    content::{Content, Record},
     volume::VolumePath,
 };
 
@@ -73,7 +75,7 @@ pub(crate) trait Mounter: Send + Sync + 'static {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[ConnectorFacts],
+        content: &Content,
         passage: Passage,
     ) -> Result<(), MountError>;
 
@@ -88,8 +90,11 @@ pub(crate) trait Mounter: Send + Sync + 'static {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[ConnectorFacts],
+        content: &Content,
     ) -> Result<(), MountError>;
+
+    /// Gives a complete volume newer content: all of it or none is seen. False if it has that content already.
+    fn refresh(&self, place: &VolumePath, content: &Content) -> Result<bool, MountError>;
 
     /// Removes what is there. Afterwards nothing is, or this is an error.
     fn clear(&self, place: &VolumePath) -> Result<(), MountError>;

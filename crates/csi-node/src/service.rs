@@ -33,7 +33,8 @@ use crate::{
     request_quota::RequestQuota,
     server::{DriverIdentity, DriverNode, Registered, Registrar, serve_csi, serve_registration},
     switch::{DriverObject, Switch, check_driver, follow_config},
-    volume::PodsDir,
+    tool_cache::ToolCache,
+    volume::{PodsDir, ProxyTokens},
 };
 
 /// Held calls are answered at once, so that only mounts in the making have to be waited for.
@@ -57,6 +58,9 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         hold,
         max_held,
         max_held_per_namespace,
+        proxy_audience,
+        proxy_token_lifetime,
+        file_conflict,
     } = args;
     let limit = |number| usize::try_from(number).unwrap_or(usize::MAX);
     let shell = Shell::begin(common).await?;
@@ -77,11 +81,17 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         }),
         asked: RequestQuota::default(),
         events: EventCache::default(),
+        tools: ToolCache::default(),
         locks: Locks::default(),
         settings: Settings {
             node: node_name,
             pods: PodsDir::new(&kubelet_dir),
             hold,
+            proxy: ProxyTokens {
+                audience: (!proxy_audience.is_empty()).then_some(proxy_audience),
+                lifetime: proxy_token_lifetime,
+            },
+            conflict: file_conflict.into(),
         },
         kubernetes,
     };

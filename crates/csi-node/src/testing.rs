@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use connector_files::{FileConflict, FileRequest, FileSet};
 use connectors_api::{
     AccessRequest, Connector, ConnectorClass, Permission,
     access_request::Phase,
@@ -31,7 +32,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use crate::{
-    content::{ConnectorFacts, Record},
+    content::{ConnectorFacts, Content, Record},
     driver::{Driver, Settings},
     error::DriverProblem,
     evaluator::{AnswerStream, Evaluator},
@@ -47,7 +48,8 @@ use crate::{
         volume_capability::{AccessType, MountVolume},
     },
     request_quota::RequestQuota,
-    volume::{AUDIENCE, ConnectorKey, Pod, PodsDir, Token, VolumePath, Wish},
+    tool_cache::ToolCache,
+    volume::{AUDIENCE, ConnectorKey, Pod, PodsDir, ProxyTokens, Token, VolumePath, Wish},
 };
 
 pub(crate) const KUBELET: &str = "/var/lib/kubelet";
@@ -90,6 +92,19 @@ pub(crate) fn wish(connectors: &[&str]) -> Wish {
         },
         connectors: connectors.iter().map(|name| key(name)).collect(),
         permission: Permission::Apis,
+        files: FileRequest::default(),
+        token_expiration: None,
+    }
+}
+
+/// Whom the tokens in volumes are for.
+pub(crate) const PROXY: &str = "connectors-proxy";
+
+/// The tokens that the driver object asks for.
+pub(crate) fn proxy_tokens() -> ProxyTokens {
+    ProxyTokens {
+        audience: Some(PROXY.to_owned()),
+        lifetime: Duration::from_hours(1),
     }
 }
 
@@ -440,6 +455,9 @@ pub(crate) struct Node {
     pub(crate) while_off: HashSet<VolumePath>,
     /// What was written last.
     pub(crate) facts: Vec<ConnectorFacts>,
+    pub(crate) files: FileSet,
+    /// How many times newer content was written.
+    pub(crate) renewed: usize,
     /// The next publication fails, and leaves something.
     pub(crate) publish_fails: bool,
     /// The next publication fails when everything but its last step was done.
@@ -489,7 +507,7 @@ impl Mounter for FakeMounter {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[ConnectorFacts],
+        content: &Content,
         passage: Passage,
     ) -> Result<(), MountError> {
         let waits = {
@@ -508,7 +526,8 @@ impl Mounter for FakeMounter {
         assert!(!std::mem::take(&mut node.publish_panics), "on purpose");
         node.found
             .insert(place.clone(), OnDisk::Published(record.clone()));
-        node.facts = facts.to_vec();
+        node.facts.clone_from(&content.facts);
+        node.files = content.files.clone();
         if std::mem::take(&mut node.seal_fails) {
             return Err(broken());
         }
@@ -544,15 +563,36 @@ impl Mounter for FakeMounter {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[ConnectorFacts],
+        content: &Content,
     ) -> Result<(), MountError> {
         let mut node = self.node();
         node.found
             .insert(place.clone(), OnDisk::Published(record.clone()));
         node.while_off.remove(place);
-        node.facts = facts.to_vec();
+        node.facts.clone_from(&content.facts);
+        node.files = content.files.clone();
         node.refilled += 1;
         Ok(())
+    }
+
+    fn refresh(&self, place: &VolumePath, content: &Content) -> Result<bool, MountError> {
+        let mut node = self.node();
+        assert!(matches!(node.found.get(place), Some(OnDisk::Published(_))));
+        let lively = |facts: &[ConnectorFacts]| -> Vec<String> {
+            let all = facts.iter().flat_map(ConnectorFacts::lively);
+            all.map(|(_, fact)| fact.to_owned()).collect()
+        };
+        if lively(&node.facts) == lively(&content.facts) && node.files == content.files {
+            return Ok(false);
+        }
+        let requests: Vec<_> = node.facts.iter().map(|it| it.request.clone()).collect();
+        node.facts.clone_from(&content.facts);
+        for (facts, request) in node.facts.iter_mut().zip(requests) {
+            facts.request = request;
+        }
+        node.files = content.files.clone();
+        node.renewed += 1;
+        Ok(true)
     }
 
     fn clear(&self, place: &VolumePath) -> Result<(), MountError> {
@@ -622,6 +662,8 @@ impl<M: Mounter> World<M> {
                 node: NODE.to_owned(),
                 pods: PodsDir::new(kubelet),
                 hold: Duration::from_secs(115),
+                proxy: proxy_tokens(),
+                conflict: FileConflict::Refuse,
             },
             evaluator: evaluator.clone(),
             kubernetes: kubernetes.clone(),
@@ -638,6 +680,7 @@ impl<M: Mounter> World<M> {
             }),
             asked: RequestQuota::default(),
             events: EventCache::default(),
+            tools: ToolCache::default(),
             locks: Locks::default(),
         };
         Self {

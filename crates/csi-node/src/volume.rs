@@ -10,12 +10,14 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, fmt};
+use std::{collections::HashMap, fmt, time::Duration};
 
+use connector_files::FileRequest;
 use connectors_api::Permission;
 use thiserror::Error;
 
 pub(crate) use attributes::AttributeError;
+use attributes::VolumeAttributes;
 pub(crate) use path::{PodsDir, VolumePath, VolumePathError};
 pub(crate) use token::{AUDIENCE, PodTokenError, Token};
 
@@ -70,6 +72,32 @@ pub(crate) struct Wish {
     pub(crate) connectors: Vec<ConnectorKey>,
     /// The capability of all of them.
     pub(crate) permission: Permission,
+    /// The files beside the facts.
+    pub(crate) files: FileRequest,
+    /// How long the pod's token for the proxy has to live when it is new.
+    pub(crate) token_expiration: Option<Duration>,
+}
+
+/// The pods' tokens for the proxy in front of the tools, as the driver object asks for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProxyTokens {
+    /// Whom they are for. None if there are none.
+    pub(crate) audience: Option<String>,
+    /// How long a new one lives.
+    pub(crate) lifetime: Duration,
+}
+
+impl ProxyTokens {
+    /// Whether a new token lives as long as a pod wants.
+    fn live(&self, wanted: Duration) -> Result<(), AttributeError> {
+        if self.audience.is_none() {
+            return Err(AttributeError::NoTokens);
+        }
+        if wanted > self.lifetime {
+            return Err(AttributeError::TokensLive(self.lifetime.as_secs() / 60));
+        }
+        Ok(())
+    }
 }
 
 /// The parts of a publish call beside its place.
@@ -79,6 +107,8 @@ pub(crate) struct Publish {
     pub(crate) wish: Wish,
     /// What proves the pod. A volume that is there already needs none.
     pub(crate) token: Result<Token, PodTokenError>,
+    /// What the pod shows to the proxy, if the kubelet hands a token for it.
+    pub(crate) proxy_token: Option<Token>,
 }
 
 /// Why a call is not understood.
@@ -121,6 +151,7 @@ impl Publish {
     pub(crate) fn parse(
         place: &VolumePath,
         request: &NodePublishVolumeRequest,
+        proxy: &ProxyTokens,
     ) -> Result<Self, VolumeError> {
         let context = &request.volume_context;
         let length: usize = context
@@ -141,14 +172,27 @@ impl Publish {
         if pod.uid != place.pod_uid() {
             return Err(VolumeError::OtherPod);
         }
-        let (connectors, permission) = attributes::parse(&pod.namespace, context)?;
+        let VolumeAttributes {
+            connectors,
+            permission,
+            files,
+            token_expiration,
+        } = attributes::parse(&pod.namespace, context)?;
+        if let Some(wanted) = token_expiration {
+            proxy.live(wanted)?;
+        }
+        let token = |audience: &str| Token::find(&request.secrets, context, audience);
         Ok(Self {
             wish: Wish {
                 pod,
                 connectors,
                 permission,
+                files,
+                token_expiration,
             },
-            token: Token::find(&request.secrets, context),
+            token: token(AUDIENCE),
+            // A cluster whose driver object does not ask for one has none.
+            proxy_token: proxy.audience.as_ref().and_then(|it| token(it).ok()),
         })
     }
 }

@@ -53,6 +53,10 @@ pub struct Args {
     )]
     pub tls_key: PathBuf,
 
+    /// A second audience that the tokens of pods may have: that of the tokens that volumes hold. Empty: none
+    #[arg(long, value_name = "AUDIENCE", default_value = "")]
+    pub proxy_audience: String,
+
     /// How long ago the service may have heard from the API server and still answer about access
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = max_staleness)]
     pub max_staleness: Duration,

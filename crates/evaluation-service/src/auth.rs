@@ -89,6 +89,8 @@ pub struct CallerReviews(Arc<AuthState>);
 
 struct AuthState {
     client: Client,
+    /// A second audience of the tokens of pods: that of the tokens in their volumes.
+    proxy_audience: Option<String>,
     metrics: Metrics,
     quotas: Quotas,
     unknown_reviews: Semaphore,
@@ -106,11 +108,17 @@ struct AuthState {
 }
 
 impl CallerReviews {
-    /// Empty caches.
+    /// Empty caches. Tokens of pods are of the product's audience, or of the proxy's where there is one.
     #[must_use]
-    pub fn new(client: Client, metrics: Metrics, limits: CallerLimits) -> Self {
+    pub fn new(
+        client: Client,
+        metrics: Metrics,
+        limits: CallerLimits,
+        proxy_audience: Option<String>,
+    ) -> Self {
         Self(Arc::new(AuthState {
             client,
+            proxy_audience,
             quotas: Quotas::new(limits, metrics.clone()),
             metrics,
             unknown_reviews: Semaphore::new(UNKNOWN_REVIEWS),

@@ -334,7 +334,7 @@ mod tests {
             calls: 1,
             streams: 1,
         };
-        CallerReviews::new(Client::new(service, "default"), metrics(), limits)
+        CallerReviews::new(Client::new(service, "default"), metrics(), limits, None)
     }
 
     async fn somebody(callers: &CallerReviews) -> Caller {

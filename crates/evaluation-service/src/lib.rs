@@ -92,6 +92,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let Args {
         common,
         namespace,
+        proxy_audience,
         listen_address,
         listen_socket,
         tls_certificate,
@@ -140,7 +141,12 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let service = Service {
         shared,
         live: Live::new(client.clone()),
-        callers: CallerReviews::new(client.clone(), metrics.clone(), caller_limits),
+        callers: CallerReviews::new(
+            client.clone(),
+            metrics.clone(),
+            caller_limits,
+            (!proxy_audience.is_empty()).then_some(proxy_audience),
+        ),
         slots: Slots::new(rego.workers()),
         rego,
         answers: Arc::default(),

@@ -16,7 +16,12 @@ use e2e::Tool;
 use crate::workspace::{self, Members};
 
 /// Crates that decide and describe: nothing below them may wait for anything outside the process.
-const WITHOUT_IO: [&str; 3] = ["connectors-api", "authz", "text-template"];
+const WITHOUT_IO: [&str; 4] = [
+    "connectors-api",
+    "connector-files",
+    "authz",
+    "text-template",
+];
 
 /// Libraries that do input and output; one of them in a tree is the sign of all others.
 const IO_LIBRARIES: [&str; 12] = [

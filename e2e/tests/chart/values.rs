@@ -205,7 +205,10 @@ fn the_driver_proves_pods_and_only_new_clusters_get_new_fields() {
             "volumeLifecycleModes": ["Ephemeral"],
             "fsGroupPolicy": "None",
             "requiresRepublish": true,
-            "tokenRequests": [{"audience": "connectors.alauda.io", "expirationSeconds": 600}],
+            "tokenRequests": [
+                {"audience": "connectors.alauda.io", "expirationSeconds": 600},
+                {"audience": "connectors-proxy", "expirationSeconds": 3600},
+            ],
             "serviceAccountTokenInSecrets": true,
         })
     );

@@ -13,6 +13,7 @@ mod certificates;
 mod checks;
 mod creators;
 mod endings;
+mod files;
 mod hostile;
 mod latency;
 mod limits;

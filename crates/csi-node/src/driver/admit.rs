@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
-use connectors_api::{names::is_dns_subdomain, reason::Ready};
 use futures::future::try_join_all;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Driver;
 use crate::{
     access::{Admitted, Case},
-    content::{ConnectorFacts, address},
-    error::{PublishError, Unreachable, awaited},
+    error::PublishError,
     evaluator::Evaluator,
-    kubernetes::{Kubernetes, Lookup, NoAnswer},
+    kubernetes::Kubernetes,
     mounter::{Mounter, Passage},
-    volume::{ConnectorKey, Wish},
+    volume::Wish,
 };
 
 /// Between two rounds, should the answers of one moment and those of the stream ever disagree.
@@ -76,60 +74,6 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             }
             sleep(ROUND).await;
         }
-    }
-
-    /// What goes into the volume, read now.
-    pub(super) async fn facts(
-        &self,
-        wish: &Wish,
-        admitted: &[Admitted],
-    ) -> Result<Vec<ConnectorFacts>, PublishError> {
-        let each = wish.connectors.iter().zip(admitted);
-        try_join_all(each.map(|(connector, admitted)| self.facts_of(wish, connector, admitted)))
-            .await
-    }
-
-    async fn facts_of(
-        &self,
-        wish: &Wish,
-        connector: &ConnectorKey,
-        admitted: &Admitted,
-    ) -> Result<ConnectorFacts, PublishError> {
-        let unreachable = |NoAnswer| PublishError::Unreachable {
-            connector: connector.clone(),
-            trouble: Unreachable::Kubernetes,
-        };
-        let ConnectorKey { namespace, name } = connector;
-        let found = self.kubernetes.connector(namespace, name).await;
-        let found = match found.map_err(unreachable)? {
-            Lookup::Found(found) if found.metadata.deletion_timestamp.is_none() => found,
-            // It was there when access was decided; what is gone or odd gives no content.
-            Lookup::Found(_) | Lookup::Absent | Lookup::Unreadable => {
-                return Err(PublishError::Waiting {
-                    connector: connector.clone(),
-                    awaited: awaited(Some(Ready::ConnectorNotFound), "", false),
-                });
-            }
-        };
-        let mut tool = address(&found, None);
-        let class = &found.spec.connector_class_name;
-        // A name that is none would be asked for under another path.
-        if tool.is_none() && is_dns_subdomain(class) {
-            let class = self.kubernetes.class(class).await;
-            if let Lookup::Found(class) = class.map_err(unreachable)? {
-                tool = address(&found, Some(&class));
-            }
-        }
-        let address = tool.ok_or_else(|| PublishError::NoAddress {
-            connector: connector.clone(),
-        })?;
-        Ok(ConnectorFacts {
-            connector: connector.clone(),
-            address,
-            class: class.clone(),
-            permission: wish.permission,
-            request: admitted.request.clone(),
-        })
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{
     kubernetes::{EventWord, Kubernetes, review},
     mounter::{Mounter, OnDisk, Passage},
     proto::csi::NodePublishVolumeRequest,
-    volume::{ConnectorKey, Publish, VolumePath, Wish},
+    volume::{ConnectorKey, Publish, Token, VolumePath, Wish},
 };
 use plan::{AccessHeard, Act, PodRequest, VolumeContent, plan};
 
@@ -61,7 +61,11 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         record: &Record,
         emptied: bool,
     ) -> Result<(), PublishError> {
-        let Ok(Publish { wish, .. }) = Publish::parse(place, request) else {
+        let parsed = Publish::parse(place, request, &self.settings.proxy);
+        let Ok(Publish {
+            wish, proxy_token, ..
+        }) = parsed
+        else {
             return Err(PublishError::OtherVolume);
         };
         if Record::new(place, &wish) != *record {
@@ -73,13 +77,15 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         }
         match act {
             Act::Refill(admitted) => {
-                if !self.refill(place, record, &wish, &admitted).await {
+                let token = proxy_token.as_ref();
+                if !self.refill(place, (record, &wish), &admitted, token).await {
                     self.empty_again(place).await;
                 }
             }
             // Once more, whatever was heard: a process may have died in the middle, or a step have failed.
             Act::Leave | Act::Empty(..) if emptied => self.empty_again(place).await,
-            Act::Leave | Act::Fine => {}
+            Act::Leave => {}
+            Act::Fine => self.refresh(place, &wish, proxy_token.as_ref()).await,
             Act::Empty(connector, passage) => {
                 self.take_away(place, &wish, &connector, passage).await;
             }
@@ -188,21 +194,48 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         }
     }
 
+    /// Brings newer content: of a token that was renewed, of a connector or a class that changed. A running pod keeps
+    /// what it has while newer content cannot be made.
+    async fn refresh(&self, place: &VolumePath, wish: &Wish, token: Option<&Token>) {
+        let content = match self.newer_content(wish, token).await {
+            Ok(content) => content,
+            Err(error) => {
+                self.metrics.refreshed("failed");
+                warn!(volume = place.volume_id(), %error, "the content cannot be renewed, and stays");
+                return;
+            }
+        };
+        let refreshed = self
+            .mounting(place, move |mounter, place| {
+                mounter.refresh(place, &content)
+            })
+            .await;
+        self.metrics.refreshed(match refreshed {
+            Ok(true) => "renewed",
+            Ok(false) => "unchanged",
+            Err(_) => "failed",
+        });
+    }
+
     /// False when the content is not there.
     async fn refill(
         &self,
         place: &VolumePath,
-        record: &Record,
-        wish: &Wish,
+        (record, wish): (&Record, &Wish),
         admitted: &[Admitted],
+        token: Option<&Token>,
     ) -> bool {
-        let Ok(facts) = self.facts(wish, admitted).await else {
-            return false;
+        let content = match self.content(wish, admitted, token).await {
+            Ok(content) => content,
+            Err(error) => {
+                warn!(volume = place.volume_id(), %error, "access is back, and the content cannot be made");
+                return false;
+            }
         };
         let record = record.clone();
         let refilled = self
             .mounting(place, move |mounter, place| {
-                mounter.refill(place, &record, &facts)
+                mounter.refill(place, &record, &content)
             })
             .await;
         if refilled.is_ok() {

@@ -2,6 +2,7 @@
 
 mod calls;
 mod churn;
+mod deliver;
 mod gate;
 mod lapses;
 mod lists;

@@ -20,9 +20,11 @@ use rustix::{
 };
 use tracing::{info, warn};
 
-use super::{MountError, Mounter, OnDisk, Passage, table::mount_points, tmpfs::VolumeRoot};
+use super::{
+    MountError, Mounter, OnDisk, Passage, root_dir::RootDir, table::mount_points, tmpfs::VolumeRoot,
+};
 use crate::{
-    content::{ConnectorFacts, Record},
+    content::{Content, Record},
     volume::{PodsDir, VolumePath},
 };
 use service_kit::report;
@@ -118,7 +120,7 @@ impl Mounter for Linux {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[ConnectorFacts],
+        content: &Content,
         passage: Passage,
     ) -> Result<(), MountError> {
         let parent = parent(place)?.ok_or_else(|| {
@@ -147,7 +149,7 @@ impl Mounter for Linux {
                 path: place.target(),
             });
         };
-        root.write_facts(facts)?;
+        root.write_content(content)?;
         root.mark(passage)?;
         root.complete(record)?;
         seal(&root)
@@ -171,13 +173,27 @@ impl Mounter for Linux {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[ConnectorFacts],
+        content: &Content,
     ) -> Result<(), MountError> {
         change(place, |root| {
             root.mark(Passage::Gated)?;
-            root.write_facts(facts)?;
+            root.write_content(content)?;
             root.complete(record)
         })
+    }
+
+    fn refresh(&self, place: &VolumePath, content: &Content) -> Result<bool, MountError> {
+        let foreign = || MountError::Foreign {
+            path: place.target(),
+        };
+        let parent = parent(place)?.ok_or_else(foreign)?;
+        let TargetPath::Mounted(root) = target(place, &parent)? else {
+            return Err(foreign());
+        };
+        if root.holds(content)? {
+            return Ok(false);
+        }
+        change(place, |root| root.renew(content)).map(|()| true)
     }
 
     fn clear(&self, place: &VolumePath) -> Result<(), MountError> {
@@ -248,7 +264,7 @@ fn target(place: &VolumePath, parent: &OwnedFd) -> Result<TargetPath, MountError
     if fstatfs(&fd).map_err(failed)?.f_type != TMPFS_MAGIC {
         return Err(MountError::Foreign { path });
     }
-    Ok(TargetPath::Mounted(VolumeRoot::new(fd, path)))
+    Ok(TargetPath::Mounted(VolumeRoot(RootDir::new(fd, path))))
 }
 
 /// Opens the file system for writing for as long as the change takes.
@@ -275,12 +291,13 @@ fn seal(root: &VolumeRoot) -> Result<(), MountError> {
 }
 
 fn remount(root: &VolumeRoot, flags: MountFlags) -> Result<(), MountError> {
-    mount_remount(by_descriptor(&root.fd()), flags, c"")
-        .map_err(|error| step("remount", root.path())(error.into()))
+    mount_remount(by_descriptor(&root.0.fd()), flags, c"")
+        .map_err(|error| step("remount", root.0.path())(error.into()))
 }
 
 fn is_read_only(root: &VolumeRoot) -> Result<bool, MountError> {
-    let stat = fstatvfs(root.fd()).map_err(|error| step("look at", root.path())(error.into()))?;
+    let stat =
+        fstatvfs(root.0.fd()).map_err(|error| step("look at", root.0.path())(error.into()))?;
     Ok(stat.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 

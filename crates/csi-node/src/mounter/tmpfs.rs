@@ -11,62 +11,34 @@
 //! can write an attribute of this class, so that no pod can make itself such a volume in the moment in
 //! which the file system is writable.
 
-use std::{
-    fs::File,
-    io::{self, Read, Write},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::{Path, PathBuf},
-};
-
 use rustix::{
-    fs::{
-        AtFlags, Dir, Mode, OFlags, ResolveFlags, XattrFlags, fgetxattr, fremovexattr, fsetxattr,
-        ftruncate, mkdirat, openat2, renameat, unlinkat,
-    },
+    fs::{Mode, OFlags, XattrFlags, fgetxattr, fremovexattr, fsetxattr, ftruncate, renameat},
     io::Errno,
 };
-
 use service_kit::report;
 use tracing::warn;
 
-use super::{MountError, OnDisk, Passage};
-use crate::content::{ConnectorFacts, Record};
+use super::{
+    MountError, OnDisk, Passage,
+    file_sets::{FOLDER, FileSets},
+    root_dir::RootDir,
+};
+use crate::content::{ConnectorFacts, Content, Record};
 
-const FOLDER: &str = ".connector";
 const COMPLETE: &str = ".connector/.complete";
 const REVOKED: &str = ".connector/.revoked";
 const NEW_MARKER: &str = ".connector/.new-marker";
 const REMOVED: &str = ".connector/.removed";
+const NEW_FACT: &str = ".connector/.new-fact";
 const WHILE_OFF: &str = "trusted.connectors.mounted-while-off";
 /// No marker of ours is longer.
-const LONGEST_MARKER: u64 = 64 * 1024;
-
-const READABLE: Mode = Mode::from_raw_mode(0o444);
-const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
+const LONGEST_MARKER: usize = 64 * 1024;
 
 /// The root of a volume's file system.
 #[derive(Debug)]
-pub(super) struct VolumeRoot {
-    fd: OwnedFd,
-    path: PathBuf,
-}
+pub(super) struct VolumeRoot(pub(super) RootDir);
 
 impl VolumeRoot {
-    /// Of an open folder; the path is for messages.
-    pub(super) const fn new(fd: OwnedFd, path: PathBuf) -> Self {
-        Self { fd, path }
-    }
-
-    /// The open folder.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-
-    /// Where it is, for messages.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// What the markers say. They are never half written: one that cannot be read is somebody else's.
     pub(super) fn found(&self) -> Result<OnDisk, MountError> {
         if let Some(record) = self.marker(COMPLETE)? {
@@ -78,65 +50,95 @@ impl VolumeRoot {
     }
 
     fn marker(&self, name: &str) -> Result<Option<Record>, MountError> {
-        let file = match self.open(name, OFlags::RDONLY, Mode::empty()) {
-            Ok(file) => file,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(error) => return Err(self.failed("open", name, error.into())),
+        let Some(json) = self.0.read(name, LONGEST_MARKER)? else {
+            return Ok(None);
         };
-        let mut json = String::new();
-        let read = File::from(file)
-            .take(LONGEST_MARKER)
-            .read_to_string(&mut json);
-        if let Err(error) = read {
-            return Err(self.failed("read", name, error));
-        }
         let foreign = |_| MountError::Foreign {
-            path: self.path.join(name),
+            path: self.0.path().join(name),
         };
-        serde_json::from_str(&json).map(Some).map_err(foreign)
+        serde_json::from_slice(&json).map(Some).map_err(foreign)
+    }
+
+    /// Writes everything that a volume holds.
+    pub(super) fn write_content(&self, content: &Content) -> Result<(), MountError> {
+        self.write_facts(&content.facts)?;
+        FileSets(&self.0).put(&content.files)
+    }
+
+    /// True if nothing is newer in this content than in the volume.
+    pub(super) fn holds(&self, content: &Content) -> Result<bool, MountError> {
+        for facts in &content.facts {
+            for (name, fact) in facts.lively() {
+                if !self.has_fact(facts, name, fact)? {
+                    return Ok(false);
+                }
+            }
+        }
+        FileSets(&self.0).hold(&content.files)
+    }
+
+    /// Writes what is newer in this content than in the volume.
+    pub(super) fn renew(&self, content: &Content) -> Result<(), MountError> {
+        for facts in &content.facts {
+            for (name, fact) in facts.lively() {
+                if !self.has_fact(facts, name, fact)? {
+                    self.0.write(NEW_FACT, fact.as_bytes())?;
+                    self.0
+                        .rename(NEW_FACT, &format!("{FOLDER}/{}/{name}", facts.folder()))?;
+                }
+            }
+        }
+        FileSets(&self.0).put(&content.files)
+    }
+
+    fn has_fact(&self, facts: &ConnectorFacts, name: &str, fact: &str) -> Result<bool, MountError> {
+        let path = format!("{FOLDER}/{}/{name}", facts.folder());
+        let there = self.0.read(&path, LONGEST_MARKER)?;
+        Ok(there.as_deref() == Some(fact.as_bytes()))
     }
 
     /// Writes the facts to the side, then moves them to where they are looked for.
-    pub(super) fn write_facts(&self, facts: &[ConnectorFacts]) -> Result<(), MountError> {
-        self.folder(FOLDER)?;
+    fn write_facts(&self, facts: &[ConnectorFacts]) -> Result<(), MountError> {
+        self.0.folder(FOLDER)?;
         self.set_aside()?;
-        self.folder(REMOVED)?;
+        self.0.folder(REMOVED)?;
         for facts in facts {
             let folder = format!("{REMOVED}/{}", facts.folder());
-            self.folder(&folder)?;
+            self.0.folder(&folder)?;
             for (name, content) in facts.files() {
-                self.write(&format!("{folder}/{name}"), content.as_bytes())?;
+                self.0
+                    .write(&format!("{folder}/{name}"), content.as_bytes())?;
             }
         }
         for facts in facts {
             let from = format!("{REMOVED}/{}", facts.folder());
             let to = format!("{FOLDER}/{}", facts.folder());
-            self.rename(&from, &to)?;
+            self.0.rename(&from, &to)?;
         }
         Ok(())
     }
 
     /// Says that the volume is complete: the last step.
     pub(super) fn complete(&self, record: &Record) -> Result<(), MountError> {
-        match renameat(&self.fd, REVOKED, &self.fd, COMPLETE) {
+        match renameat(self.0.fd(), REVOKED, self.0.fd(), COMPLETE) {
             Ok(()) => return Ok(()),
             Err(Errno::NOENT) => {}
-            Err(error) => return Err(self.failed("rename", REVOKED, error.into())),
+            Err(error) => return Err(self.0.failed("rename", REVOKED, error.into())),
         }
         // Nobody has seen the volume yet, and nothing was ever taken from it.
-        self.remove(REMOVED)?;
+        self.0.remove(REMOVED)?;
         let json = serde_json::to_vec(record)
-            .map_err(|error| self.failed("write", NEW_MARKER, error.into()))?;
-        self.write(NEW_MARKER, &json)?;
-        self.rename(NEW_MARKER, COMPLETE)
+            .map_err(|error| self.0.failed("write", NEW_MARKER, error.into()))?;
+        self.0.write(NEW_MARKER, &json)?;
+        self.0.rename(NEW_MARKER, COMPLETE)
     }
 
     /// Says how the pod comes to the volume. Where the kernel keeps no such attributes it says nothing,
     /// and the volume counts as gated.
     pub(super) fn mark(&self, passage: Passage) -> Result<(), MountError> {
         let marked = match passage {
-            Passage::WhileOff => fsetxattr(&self.fd, WHILE_OFF, b"1", XattrFlags::empty()),
-            Passage::Gated => fremovexattr(&self.fd, WHILE_OFF),
+            Passage::WhileOff => fsetxattr(self.0.fd(), WHILE_OFF, b"1", XattrFlags::empty()),
+            Passage::Gated => fremovexattr(self.0.fd(), WHILE_OFF),
         };
         match marked {
             Ok(()) | Err(Errno::NODATA) => Ok(()),
@@ -144,21 +146,21 @@ impl VolumeRoot {
                 if passage == Passage::WhileOff {
                     warn!(
                         "this kernel keeps no trusted attributes on tmpfs: {}",
-                        self.path.display()
+                        self.0.path().display()
                     );
                 }
                 Ok(())
             }
-            Err(error) => Err(self.failed("mark", "", error.into())),
+            Err(error) => Err(self.0.failed("mark", "", error.into())),
         }
     }
 
     /// What [`Root::mark`] said.
     pub(super) fn passage(&self) -> Result<Passage, MountError> {
-        match fgetxattr(&self.fd, WHILE_OFF, &mut [0_u8; 1]) {
+        match fgetxattr(self.0.fd(), WHILE_OFF, &mut [0_u8; 1]) {
             Ok(_) => Ok(Passage::WhileOff),
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(Passage::Gated),
-            Err(error) => Err(self.failed("look at", "", error.into())),
+            Err(error) => Err(self.0.failed("look at", "", error.into())),
         }
     }
 
@@ -166,29 +168,31 @@ impl VolumeRoot {
     pub(super) fn empty(&self) -> Result<(), MountError> {
         // First: a volume that comes back to its content later has it from another passage.
         self.mark(Passage::Gated)?;
-        match renameat(&self.fd, COMPLETE, &self.fd, REVOKED) {
+        match renameat(self.0.fd(), COMPLETE, self.0.fd(), REVOKED) {
             // Without the first, another call was here before and did not come to its end.
             Ok(()) | Err(Errno::NOENT) => self.set_aside(),
-            Err(error) => Err(self.failed("rename", COMPLETE, error.into())),
+            Err(error) => Err(self.0.failed("rename", COMPLETE, error.into())),
         }
     }
 
-    /// Takes the content of all facts away, of those as well that a call which did not come to its end was writing.
+    /// Takes the content of all facts and files away, of those as well that a call which did not come to its end was
+    /// writing.
     fn set_aside(&self) -> Result<(), MountError> {
-        for name in self.names(FOLDER)? {
+        FileSets(&self.0).unlink()?;
+        for name in self.0.names(FOLDER)? {
             let path = format!("{FOLDER}/{name}");
             if [COMPLETE, REVOKED, REMOVED].contains(&path.as_str()) {
                 continue;
             }
             self.truncate(&path)?;
-            self.folder(REMOVED)?;
-            match renameat(&self.fd, &path, &self.fd, format!("{REMOVED}/{name}")) {
+            self.0.folder(REMOVED)?;
+            match renameat(self.0.fd(), &path, self.0.fd(), format!("{REMOVED}/{name}")) {
                 Ok(()) => {}
                 // It was written twice, which no call does: then this one goes.
                 Err(Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR) => {
-                    self.remove(&path)?;
+                    self.0.remove(&path)?;
                 }
-                Err(error) => return Err(self.failed("rename", &path, error.into())),
+                Err(error) => return Err(self.0.failed("rename", &path, error.into())),
             }
         }
         self.truncate(REMOVED)
@@ -197,93 +201,22 @@ impl VolumeRoot {
     /// Empties a file, or all files of a folder. One that cannot be emptied is removed.
     fn truncate(&self, path: &str) -> Result<(), MountError> {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK;
-        let file = self.open(path, flags, Mode::empty());
+        let file = self.0.open(path, flags, Mode::empty());
         match file.and_then(|file| ftruncate(&file, 0)) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            // A link holds nothing.
+            Ok(()) | Err(Errno::NOENT | Errno::LOOP) => Ok(()),
             Err(Errno::ISDIR) => {
-                for name in self.names(path)? {
+                for name in self.0.names(path)? {
                     self.truncate(&format!("{path}/{name}"))?;
                 }
                 Ok(())
             }
             Err(error) => {
                 let error = report(&error);
-                let volume = self.path.display();
+                let volume = self.0.path().display();
                 warn!(%volume, path, error, "a file cannot be emptied and is removed");
-                self.remove(path)
+                self.0.remove(path)
             }
-        }
-    }
-
-    /// A file or a folder with everything in it; nothing is fine as well.
-    fn remove(&self, path: &str) -> Result<(), MountError> {
-        match unlinkat(&self.fd, path, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => return Ok(()),
-            Err(Errno::ISDIR | Errno::PERM) => {}
-            Err(error) => return Err(self.failed("remove", path, error.into())),
-        }
-        for name in self.names(path)? {
-            self.remove(&format!("{path}/{name}"))?;
-        }
-        unlinkat(&self.fd, path, AtFlags::REMOVEDIR)
-            .map_err(|error| self.failed("remove", path, error.into()))
-    }
-
-    fn names(&self, path: &str) -> Result<Vec<String>, MountError> {
-        let failed = |error: Errno| self.failed("list", path, error.into());
-        let folder = match self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
-            Ok(folder) => folder,
-            Err(Errno::NOENT) => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error)),
-        };
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&folder).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = entry.file_name().to_string_lossy();
-            if name != "." && name != ".." {
-                names.push(name.into_owned());
-            }
-        }
-        Ok(names)
-    }
-
-    fn folder(&self, path: &str) -> Result<(), MountError> {
-        match mkdirat(&self.fd, path, FOLDER_MODE) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(self.failed("make", path, error.into())),
-        }
-    }
-
-    fn write(&self, path: &str, content: &[u8]) -> Result<(), MountError> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-        let file = self.open(path, flags, READABLE);
-        let file = file.map_err(|error| self.failed("make", path, error.into()))?;
-        let mut file = File::from(file);
-        file.write_all(content)
-            .and_then(|()| file.sync_all())
-            .map_err(|error| self.failed("write", path, error))
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<(), MountError> {
-        renameat(&self.fd, from, &self.fd, to)
-            .map_err(|error| self.failed("rename", from, error.into()))
-    }
-
-    fn open(&self, path: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
-        openat2(
-            &self.fd,
-            path,
-            flags | OFlags::CLOEXEC,
-            mode,
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,
-        )
-    }
-
-    fn failed(&self, step: &'static str, path: &str, source: io::Error) -> MountError {
-        MountError::Step {
-            step,
-            path: self.path.join(path),
-            source,
         }
     }
 }

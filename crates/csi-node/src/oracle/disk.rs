@@ -9,7 +9,7 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    content::{ConnectorFacts, Record},
+    content::{ConnectorFacts, Content, Record},
     mounter::{MountError, Mounter, OnDisk, Passage},
     volume::VolumePath,
 };
@@ -85,6 +85,24 @@ pub(super) struct Disk {
     pub(super) died: usize,
     /// What no mounter may be told to do.
     pub(super) problems: Vec<String>,
+}
+
+impl Volume {
+    /// The facts that differ from those of the pod.
+    fn newer(&self, facts: &[ConnectorFacts]) -> Vec<(String, &'static str, String)> {
+        let each = facts.iter().flat_map(|facts| {
+            facts
+                .lively()
+                .map(|(name, fact)| (facts.folder(), name, fact))
+        });
+        let newer = each.filter(|(folder, name, fact)| {
+            let there = self.content.get(folder).and_then(|it| it.get(*name));
+            there.is_none_or(|there| there != fact)
+        });
+        newer
+            .map(|(folder, name, fact)| (folder, name, fact.to_owned()))
+            .collect()
+    }
 }
 
 impl Disk {
@@ -204,9 +222,9 @@ impl OfProcess {
         })
     }
 
-    fn write(&self, place: &VolumePath, facts: &[ConnectorFacts]) -> Result<(), MountError> {
+    fn write(&self, place: &VolumePath, content: &Content) -> Result<(), MountError> {
         self.change("set aside", place, |volume| volume.content.clear())?;
-        for facts in facts {
+        for facts in &content.facts {
             self.change("write facts", place, |volume| {
                 let file = |(name, content): (&str, &str)| (name.to_owned(), content.to_owned());
                 let files = facts.files().map(file).into_iter().collect();
@@ -253,7 +271,7 @@ impl Mounter for OfProcess {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[ConnectorFacts],
+        content: &Content,
         passage: Passage,
     ) -> Result<(), MountError> {
         let bare = Volume {
@@ -270,7 +288,7 @@ impl Mounter for OfProcess {
             }
         })?;
         self.change("mount", place, |volume| volume.is_mounted = true)?;
-        self.write(place, facts)?;
+        self.write(place, content)?;
         let while_off = passage == Passage::WhileOff;
         self.change("mark", place, |volume| volume.while_off = while_off)?;
         self.complete(place, record)?;
@@ -309,14 +327,33 @@ impl Mounter for OfProcess {
         &self,
         place: &VolumePath,
         record: &Record,
-        facts: &[ConnectorFacts],
+        content: &Content,
     ) -> Result<(), MountError> {
         self.seal(place, false)?;
         let filled = self
             .change("mark", place, |volume| volume.while_off = false)
-            .and_then(|()| self.write(place, facts))
+            .and_then(|()| self.write(place, content))
             .and_then(|()| self.complete(place, record));
         self.seal(place, true).and(filled)
+    }
+
+    fn refresh(&self, place: &VolumePath, content: &Content) -> Result<bool, MountError> {
+        let holds = self.step("look at", |disk| {
+            let volume = disk.volumes.get(place);
+            let there = volume.map(|it| it.newer(&content.facts));
+            there.is_none_or(|newer| newer.is_empty())
+        })?;
+        if holds {
+            return Ok(false);
+        }
+        self.seal(place, false)?;
+        let renewed = self.change("renew", place, |volume| {
+            for (folder, name, fact) in volume.newer(&content.facts) {
+                let files = volume.content.entry(folder).or_default();
+                files.insert(name.to_owned(), fact);
+            }
+        });
+        self.seal(place, true).and(renewed).map(|()| true)
     }
 
     fn clear(&self, place: &VolumePath) -> Result<(), MountError> {

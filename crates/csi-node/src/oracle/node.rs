@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use connector_files::FileConflict;
 use connectors_api::config::{Config, Knowledge, OnEnable};
 use futures::StreamExt;
 use prometheus::Registry;
@@ -37,7 +38,9 @@ use crate::{
     metrics::Metrics,
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
     request_quota::RequestQuota,
+    testing::proxy_tokens,
     testing::{KUBELET, NODE},
+    tool_cache::ToolCache,
     volume::{PodsDir, VolumePath},
 };
 
@@ -139,6 +142,8 @@ impl Process {
                 node: NODE.to_owned(),
                 pods: PodsDir::new(KUBELET.as_ref()),
                 hold: HOLD,
+                proxy: proxy_tokens(),
+                conflict: FileConflict::Refuse,
             },
             evaluator: of_process.clone(),
             kubernetes: of_process,
@@ -151,6 +156,7 @@ impl Process {
             holds: HoldQuota::new(ROOM),
             asked: RequestQuota::default(),
             events: EventCache::default(),
+            tools: ToolCache::default(),
             locks: Locks::default(),
         };
         Self {

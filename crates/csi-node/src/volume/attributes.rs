@@ -1,9 +1,13 @@
 //! What the author of a pod writes under `volumeAttributes`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
+use connector_files::{FileRequest, FileRequestError};
 use connectors_api::{
-    Permission,
+    Permission, PositiveDuration,
     names::{is_dns_label, is_dns_subdomain},
 };
 use thiserror::Error;
@@ -19,7 +23,28 @@ const QUOTED: usize = 64;
 
 const CONNECTORS: &str = "connectors";
 const PERMISSION: &str = "permission";
-const KNOWN: [&str; 2] = [CONNECTORS, PERMISSION];
+/// The older way to name one connector.
+const NAME: &str = "connector.name";
+const NAMESPACE: &str = "connector.namespace";
+const FILES: &str = "configuration.names";
+const PARAMS: &str = "configuration.params";
+const EXPIRATION: &str = "token.expiration";
+const KNOWN: [&str; 7] = [
+    CONNECTORS, PERMISSION, FILES, PARAMS, EXPIRATION, NAME, NAMESPACE,
+];
+
+/// How long the pod's token may have to live.
+const SHORTEST: Duration = Duration::from_mins(10);
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// What the author of a pod wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct VolumeAttributes {
+    pub(super) connectors: Vec<ConnectorKey>,
+    pub(super) permission: Permission,
+    pub(super) files: FileRequest,
+    pub(super) token_expiration: Option<Duration>,
+}
 
 /// What is wrong with the attributes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -51,13 +76,39 @@ pub(crate) enum AttributeError {
     /// No permission.
     #[error("volume attribute `permission` cannot be `{0}`: use apis or proxy")]
     Permission(String),
+    /// Both ways at once.
+    #[error(
+        "volume attributes `connectors` and `{0}` exclude each other: `connectors` is the newer one"
+    )]
+    BothWays(&'static str),
+    /// A namespace of no name.
+    #[error(
+        "volume attribute `connector.namespace` needs `connector.name` beside it; or use `connectors`"
+    )]
+    NamespaceAlone,
+    /// No time.
+    #[error("volume attribute `token.expiration` cannot be `{0}`: use a duration from 10m to 24h")]
+    Expiration(String),
+    /// There are no tokens.
+    #[error(
+        "volume attribute `token.expiration`: pods get no token for a proxy here (chart value csiNode.proxyToken.audience)"
+    )]
+    NoTokens,
+    /// Tokens that do not live so long.
+    #[error(
+        "volume attribute `token.expiration`: tokens live {0}m here (chart value csiNode.proxyToken.expirationSeconds), and are renewed before they end; ask for at most that"
+    )]
+    TokensLive(u64),
+    /// The files.
+    #[error(transparent)]
+    Files(#[from] FileRequestError),
 }
 
 /// Reads the attributes of a pod in this namespace.
 pub(super) fn parse(
     namespace: &str,
     context: &HashMap<String, String>,
-) -> Result<(Vec<ConnectorKey>, Permission), AttributeError> {
+) -> Result<VolumeAttributes, AttributeError> {
     // Sorted, so that the same pod always gets the same message.
     let names: BTreeSet<&String> = context.keys().collect();
     let unknown = names
@@ -74,10 +125,44 @@ pub(super) fn parse(
         Some(word) => Permission::from_segment(word)
             .ok_or_else(|| AttributeError::Permission(quoted(word)))?,
     };
-    let list = context
-        .get(CONNECTORS)
-        .ok_or(AttributeError::NoConnectors)?;
-    Ok((connectors(namespace, list)?, permission))
+    let text = |name: &str| context.get(name).map(String::as_str);
+    Ok(VolumeAttributes {
+        connectors: wanted(namespace, context)?,
+        permission,
+        files: FileRequest::parse(text(FILES), text(PARAMS))?,
+        token_expiration: text(EXPIRATION).map(expiration).transpose()?,
+    })
+}
+
+/// The connectors, named in the newer or in the older way.
+fn wanted(
+    namespace: &str,
+    context: &HashMap<String, String>,
+) -> Result<Vec<ConnectorKey>, AttributeError> {
+    let older = [NAME, NAMESPACE]
+        .into_iter()
+        .find(|name| context.contains_key(*name));
+    match (context.get(CONNECTORS), older) {
+        (Some(_), Some(older)) => Err(AttributeError::BothWays(older)),
+        (Some(list), None) => connectors(namespace, list),
+        (None, None) => Err(AttributeError::NoConnectors),
+        (None, Some(_)) => {
+            let name = context.get(NAME).ok_or(AttributeError::NamespaceAlone)?;
+            let namespace = context.get(NAMESPACE).map_or(namespace, String::as_str);
+            if name.contains('/') {
+                return Err(AttributeError::Connector(quoted(name)));
+            }
+            Ok(vec![connector(namespace, name.trim())?])
+        }
+    }
+}
+
+fn expiration(text: &str) -> Result<Duration, AttributeError> {
+    let duration: Option<PositiveDuration> = text.trim().parse().ok();
+    let duration = duration.map(|it| it.get().unsigned_abs());
+    duration
+        .filter(|it| (SHORTEST..=LONGEST).contains(it))
+        .ok_or_else(|| AttributeError::Expiration(quoted(text)))
 }
 
 fn connectors(namespace: &str, list: &str) -> Result<Vec<ConnectorKey>, AttributeError> {

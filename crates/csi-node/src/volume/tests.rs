@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::attributes::MAX_CONNECTORS;
 use super::*;
 use crate::proto::csi::volume_capability::{BlockVolume, MountVolume};
-use crate::testing::request;
+use crate::testing::{proxy_tokens, request};
 
 fn pods() -> PodsDir {
     PodsDir::new(Path::new("/var/lib/kubelet"))
@@ -15,7 +15,7 @@ const TARGET: &str = "/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~csi/tool
 
 fn parse(request: &NodePublishVolumeRequest) -> Result<Publish, VolumeError> {
     let place = pods().place(&request.volume_id, &request.target_path)?;
-    Publish::parse(&place, request)
+    Publish::parse(&place, request, &proxy_tokens())
 }
 
 fn with(change: impl FnOnce(&mut NodePublishVolumeRequest)) -> Result<Publish, VolumeError> {
@@ -47,7 +47,12 @@ fn connectors(list: &str) -> Result<Vec<String>, String> {
 
 #[test]
 fn a_call_of_the_kubelet_is_understood() {
-    let Publish { wish, token } = parse(&request()).unwrap();
+    let Publish {
+        wish,
+        token,
+        proxy_token,
+    } = parse(&request()).unwrap();
+    assert_eq!(proxy_token, None);
     let expected = Pod {
         namespace: "shop".to_owned(),
         name: "deploy-1".to_owned(),
@@ -268,11 +273,107 @@ fn an_attribute_that_would_do_nothing_is_refused_with_the_likely_word() {
         "volume attribute `permissions` is unknown: did you mean `permission`?"
     );
     assert_eq!(
-        message("token.expiration"),
-        "volume attribute `token.expiration` is unknown: known here: connectors, permission"
+        message("speed"),
+        "volume attribute `speed` is unknown: known here: connectors, permission, configuration.names, configuration.params, \
+         token.expiration, connector.name, connector.namespace"
     );
-    assert!(message(&"a\n".repeat(500)).len() < 200);
+    assert!(message(&"a\n".repeat(500)).len() < 300);
     assert!(attribute("csi.storage.k8s.io/something.new", "x").is_ok());
+}
+
+#[test]
+fn one_connector_may_be_named_in_the_older_way() {
+    let older = |fields: &[(&str, &str)]| {
+        let parsed = with(|request| {
+            request.volume_context.remove("connectors");
+            for (key, value) in fields {
+                let (key, value) = ((*key).to_owned(), (*value).to_owned());
+                request.volume_context.insert(key, value);
+            }
+        });
+        parsed
+            .map(|it| it.wish.connectors[0].to_string())
+            .map_err(|error| error.to_string())
+    };
+    let (name, namespace) = ("connector.name", "connector.namespace");
+    let named = older(&[(name, "harbor"), (namespace, "tools")]);
+    assert_eq!(named.unwrap(), "tools/harbor");
+    assert_eq!(older(&[(name, "harbor")]).unwrap(), "shop/harbor");
+    for (fields, told) in [
+        (&[(namespace, "tools")][..], "needs `connector.name`"),
+        (&[(name, "a/b")], "`a/b` is not a connector"),
+        (&[(name, "")], "`` is not a connector"),
+        (&[(name, "a"), (namespace, "")], "`a` is not a connector"),
+        (
+            &[(name, "a"), ("connectors", "b")],
+            "`connectors` and `connector.name` exclude each other",
+        ),
+        (
+            &[(namespace, "a"), ("connectors", "b")],
+            "`connectors` and `connector.namespace` exclude each other",
+        ),
+        (&[], "`connectors` is missing"),
+    ] {
+        let error = older(fields).unwrap_err();
+        assert!(error.contains(told), "{fields:?}: {error}");
+    }
+}
+
+#[test]
+fn files_are_asked_for_by_configuration_and_values() {
+    let parsed = with(|request| {
+        let fields = [
+            ("configuration.names", "docker,!.env"),
+            ("configuration.params", r#"{"docker": {"registry": "eu"}}"#),
+        ];
+        let fields = fields.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        request.volume_context.extend(fields);
+    });
+    let expected = FileRequest::parse(
+        Some("docker,!.env"),
+        Some(r#"{"docker": {"registry": "eu"}}"#),
+    );
+    assert_eq!(parsed.unwrap().wish.files, expected.unwrap());
+    assert_eq!(
+        parse(&request()).unwrap().wish.files,
+        FileRequest::default()
+    );
+    let error = attribute("configuration.names", "a b").unwrap_err();
+    assert!(error.to_string().contains("cannot list `a b`"), "{error}");
+}
+
+#[test]
+fn a_token_lives_as_long_as_a_pod_wants_or_the_volume_is_refused() {
+    for good in ["10m", "30m", "1h", " 30m "] {
+        let parsed = attribute("token.expiration", good).unwrap();
+        assert!(parsed.wish.token_expiration.is_some(), "{good}");
+    }
+    for (bad, told) in [
+        ("", "from 10m to 24h"),
+        ("9m59s", "from 10m to 24h"),
+        ("24h1s", "from 10m to 24h"),
+        ("-1h", "from 10m to 24h"),
+        ("soon", "cannot be `soon`"),
+        ("2h", "tokens live 60m here"),
+    ] {
+        let error = attribute("token.expiration", bad).unwrap_err().to_string();
+        assert!(error.contains(told), "{bad}: {error}");
+    }
+    let none = ProxyTokens {
+        audience: None,
+        ..proxy_tokens()
+    };
+    let mut request = request();
+    let key = "token.expiration".to_owned();
+    request.volume_context.insert(key, "30m".to_owned());
+    let place = pods()
+        .place(&request.volume_id, &request.target_path)
+        .unwrap();
+    let error = Publish::parse(&place, &request, &none).unwrap_err();
+    assert!(
+        error.to_string().contains("no token for a proxy"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -328,6 +429,25 @@ fn the_token_is_looked_for_among_the_secrets_first() {
         token(Some("{}".to_owned()), None),
         Err(PodTokenError::Audience)
     );
+}
+
+#[test]
+fn the_token_for_the_proxy_is_there_if_the_kubelet_hands_one() {
+    let key = "csi.storage.k8s.io/serviceAccount.tokens";
+    let handed = |audiences: &[&str]| {
+        let tokens = audiences.iter().map(|audience| {
+            let token = serde_json::json!({"token": format!("for-{audience}")});
+            ((*audience).to_owned(), token)
+        });
+        let tokens = serde_json::Value::Object(tokens.collect());
+        let parsed = with(|request| {
+            request.secrets.insert(key.to_owned(), tokens.to_string());
+        });
+        parsed.unwrap().proxy_token
+    };
+    let ours = Some(Token::of("for-connectors-proxy"));
+    assert_eq!(handed(&[AUDIENCE, "connectors-proxy"]), ours);
+    assert_eq!(handed(&[AUDIENCE, "vault"]), None);
 }
 
 #[test]

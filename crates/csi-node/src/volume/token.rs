@@ -45,6 +45,7 @@ impl Token {
     pub(super) fn find(
         secrets: &HashMap<String, String>,
         context: &HashMap<String, String>,
+        audience: &str,
     ) -> Result<Self, PodTokenError> {
         let json = secrets
             .get(TOKENS)
@@ -53,7 +54,7 @@ impl Token {
         // The parser's own error may quote the token.
         let mut tokens: HashMap<String, TokenEntry> =
             serde_json::from_str(json).map_err(|_| PodTokenError::Unreadable)?;
-        let TokenEntry { token } = tokens.remove(AUDIENCE).ok_or(PodTokenError::Audience)?;
+        let TokenEntry { token } = tokens.remove(audience).ok_or(PodTokenError::Audience)?;
         if token.is_empty() {
             return Err(PodTokenError::Unreadable);
         }

@@ -51,7 +51,7 @@ fn callers() -> CallerReviews {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(review.to_string()))))
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    CallerReviews::new(Client::new(service, "default"), metrics, LIMITS)
+    CallerReviews::new(Client::new(service, "default"), metrics, LIMITS, None)
 }
 
 /// All that is asked of the API server for one call: whose the token is, two rights, whose the other token is.

@@ -32,19 +32,27 @@ impl CallerReviews {
         if token.len() > LONGEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Refused::SubjectToken);
         }
-        match looks(token, POD_TOKEN_AUDIENCE, clock::now()) {
-            Looks::Good => {}
-            Looks::WrongAudience => return Err(Refused::SubjectAudience),
-            Looks::Bad => return Err(Refused::SubjectToken),
-        }
         let inner = &self.0;
+        let audience = audience(token, inner.proxy_audience.as_deref())?;
         let _asked = caller.quotas.question().await?;
         let user = inner
-            .review_token(token, POD_TOKEN_AUDIENCE, &inner.subject_reviews)
+            .review_token(token, audience, &inner.subject_reviews)
             .await?;
         let result = if user.is_ok() { "yes" } else { "no" };
         inner.metrics.review("subject_token", result);
         bound(&user.map_err(|_| Refused::SubjectToken)?)
+    }
+}
+
+/// The audience that a token is reviewed for.
+fn audience<'a>(token: &str, proxy: Option<&'a str>) -> Result<&'a str, Refused> {
+    let now = clock::now();
+    match looks(token, POD_TOKEN_AUDIENCE, now) {
+        Looks::Good => Ok(POD_TOKEN_AUDIENCE),
+        Looks::Bad => Err(Refused::SubjectToken),
+        Looks::WrongAudience => proxy
+            .filter(|proxy| looks(token, proxy, now) == Looks::Good)
+            .ok_or(Refused::SubjectAudience),
     }
 }
 
@@ -69,12 +77,40 @@ fn bound(user: &UserInfo) -> Result<TokenOwner, Refused> {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use serde_json::{Value, json};
 
     use super::*;
 
     fn user(name: &str, extra: &Value) -> Result<TokenOwner, Refused> {
         bound(&serde_json::from_value(json!({"username": name, "extra": extra})).unwrap())
+    }
+
+    #[test]
+    fn a_token_is_reviewed_for_the_audience_that_it_names_if_that_is_ours_or_the_proxys() {
+        let token = |audiences: &[&str]| {
+            let claims = json!({"aud": audiences, "exp": clock::now().as_second() + 60});
+            format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
+        };
+        let ours = POD_TOKEN_AUDIENCE;
+        for (audiences, proxy, expected) in [
+            (&[ours][..], None, Some(ours)),
+            (&[ours], Some("proxy"), Some(ours)),
+            (&["proxy"], Some("proxy"), Some("proxy")),
+            (&["proxy", ours], Some("proxy"), Some(ours)),
+            (&["proxy"], None, None),
+            (&["proxy"], Some("other"), None),
+            (&["kubernetes"], Some("proxy"), None),
+            (&[], Some("proxy"), None),
+        ] {
+            let found = audience(&token(audiences), proxy);
+            assert_eq!(found.ok(), expected, "{audiences:?} {proxy:?}");
+        }
+        assert!(matches!(
+            audience("a.b.c", Some("proxy")),
+            Err(Refused::SubjectToken)
+        ));
     }
 
     #[test]

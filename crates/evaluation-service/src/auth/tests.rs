@@ -56,7 +56,7 @@ fn callers() -> (CallerReviews, Arc<AtomicUsize>) {
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
     (
-        CallerReviews::new(Client::new(service, "default"), metrics, LIMITS),
+        CallerReviews::new(Client::new(service, "default"), metrics, LIMITS, None),
         answers,
     )
 }
@@ -206,7 +206,7 @@ async fn who_may_ask_about_one_namespace_may_not_ask_about_another() {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(review.to_string()))))
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    let callers = CallerReviews::new(Client::new(service, "default"), metrics, LIMITS);
+    let callers = CallerReviews::new(Client::new(service, "default"), metrics, LIMITS, None);
     let caller = callers.0.caller(UserInfo::default()).unwrap();
     let all = Right::Everything;
     for _ in 0..2 {
@@ -236,7 +236,7 @@ fn allowing(subresource: Option<&'static str>) -> (CallerReviews, Caller, Arc<Mu
         }
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    let callers = CallerReviews::new(Client::new(service, "default"), metrics, LIMITS);
+    let callers = CallerReviews::new(Client::new(service, "default"), metrics, LIMITS, None);
     let caller = callers.0.caller(UserInfo::default()).unwrap();
     (callers, caller, seen)
 }

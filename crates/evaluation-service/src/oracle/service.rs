@@ -62,7 +62,7 @@ impl Running {
         let service = Service {
             shared,
             live: Live::new(api.client()),
-            callers: CallerReviews::new(api.client(), metrics.clone(), LIMITS),
+            callers: CallerReviews::new(api.client(), metrics.clone(), LIMITS, None),
             slots: Slots::new(rego.workers()),
             rego,
             answers: Arc::default(),

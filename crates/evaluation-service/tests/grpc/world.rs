@@ -118,7 +118,7 @@ impl World {
         let service = Service {
             shared,
             live: Live::new(api.client()),
-            callers: CallerReviews::new(api.client(), metrics.clone(), caller_limits),
+            callers: CallerReviews::new(api.client(), metrics.clone(), caller_limits, None),
             slots: Slots::new(rego.workers()),
             rego,
             answers: Arc::default(),

@@ -14,7 +14,7 @@ const TIME: Duration = Duration::from_hours(72);
 const WAYS: usize = 5;
 
 /// How many entries each map has. A new field does not compile uncounted.
-fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize; 5] {
+fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize; 6] {
     let Driver {
         settings: _,
         evaluator: _,
@@ -27,6 +27,7 @@ fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize
         holds,
         asked,
         events,
+        tools,
         kept,
         locks,
     } = driver;
@@ -36,6 +37,7 @@ fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize
         kept.census(),
         locks.census(),
         events.len(),
+        tools.len(),
     ]
 }
 

@@ -11,11 +11,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use connector_files::FileSet;
 use connectors_api::Permission;
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
+mod files;
+
 use super::*;
+use crate::content::ConnectorFacts;
 use crate::testing::{key, place_in, wish};
 
 const INSIDE: &str = "CSI_NODE_TEST_INSIDE";
@@ -58,7 +62,7 @@ struct Scene {
     _folder: TempDir,
     place: VolumePath,
     record: Record,
-    facts: Vec<ConnectorFacts>,
+    content: Content,
     mounter: Linux,
 }
 
@@ -79,7 +83,10 @@ fn scene_at(kubelet: &Path) -> Scene {
     fs::create_dir_all(place.pods().join(place.parent())).unwrap();
     Scene {
         record: Record::new(&place, &wish(&["tools/harbor", "tools/git"])),
-        facts: ["tools/harbor", "tools/git"].map(facts).to_vec(),
+        content: Content {
+            facts: ["tools/harbor", "tools/git"].map(facts).to_vec(),
+            files: FileSet::default(),
+        },
         place,
         mounter: Linux::new(DRIVER),
         _folder: tempfile::tempdir().unwrap(),
@@ -99,7 +106,7 @@ fn facts(name: &str) -> ConnectorFacts {
 impl Scene {
     fn publish(&self) {
         self.mounter
-            .publish(&self.place, &self.record, &self.facts, Passage::Gated)
+            .publish(&self.place, &self.record, &self.content, Passage::Gated)
             .unwrap();
     }
 
@@ -186,7 +193,7 @@ impl Scene {
             panic!("not mounted");
         };
         if steps > 1 {
-            root.write_facts(&self.facts).unwrap();
+            root.write_content(&self.content).unwrap();
         }
         if steps > 2 {
             root.complete(&self.record).unwrap();
@@ -265,7 +272,7 @@ fn a_process_killed_at_any_moment_leaves_what_the_next_one_can_tell() {
             scene.mounter.empty(&scene.place).unwrap();
             scene
                 .mounter
-                .refill(&scene.place, &scene.record, &scene.facts)
+                .refill(&scene.place, &scene.record, &scene.content)
                 .unwrap();
             scene.mounter.clear(&scene.place).unwrap();
         }
@@ -315,7 +322,7 @@ fn a_process_killed_at_any_moment_leaves_what_the_next_one_can_tell() {
                 }
                 scene
                     .mounter
-                    .refill(&scene.place, &scene.record, &scene.facts)
+                    .refill(&scene.place, &scene.record, &scene.content)
                     .unwrap();
                 scene.assert_complete();
             }
@@ -346,22 +353,26 @@ fn no_half_of_the_content_stays_when_a_refill_that_broke_off_is_taken_back() {
         panic!("not mounted");
     };
     remount(&root, hardened()).unwrap();
-    root.write_facts(&scene.facts[..1]).unwrap();
+    let first = Content {
+        facts: scene.content.facts[..1].to_vec(),
+        files: FileSet::default(),
+    };
+    root.write_content(&first).unwrap();
     assert!(scene.read("tools_harbor/address").is_some());
     drop(root);
     empty();
     // One that fails: it has more to write than a volume holds.
-    let mut facts = scene.facts.clone();
-    facts[1].address = "x".repeat(17 << 20);
+    let mut content = scene.content.clone();
+    content.facts[1].address = "x".repeat(17 << 20);
     scene
         .mounter
-        .refill(&scene.place, &scene.record, &facts)
+        .refill(&scene.place, &scene.record, &content)
         .unwrap_err();
     assert_eq!(scene.look(), OnDisk::Emptied(scene.record.clone()));
     empty();
     scene
         .mounter
-        .refill(&scene.place, &scene.record, &scene.facts)
+        .refill(&scene.place, &scene.record, &scene.content)
         .unwrap();
     scene.assert_complete();
 }
@@ -385,7 +396,7 @@ fn emptied_content_is_gone_and_comes_back_through_the_same_mount() {
     }
     scene
         .mounter
-        .refill(&scene.place, &scene.record, &scene.facts)
+        .refill(&scene.place, &scene.record, &scene.content)
         .unwrap();
     scene.assert_complete();
     assert!(seen.exists());
@@ -426,7 +437,7 @@ fn what_a_pod_has_open_or_mounted_by_itself_reads_nothing_after_the_volume_was_e
         }
         let refilled = scene
             .mounter
-            .refill(&scene.place, &scene.record, &scene.facts);
+            .refill(&scene.place, &scene.record, &scene.content);
         refilled.unwrap();
         scene.assert_complete();
         assert_eq!(read(), (content.clone(), content.clone()));
@@ -448,7 +459,12 @@ fn that_a_volume_was_mounted_while_nothing_was_gated_lasts_until_it_is_emptied()
     scene.clear();
     scene
         .mounter
-        .publish(&scene.place, &scene.record, &scene.facts, Passage::WhileOff)
+        .publish(
+            &scene.place,
+            &scene.record,
+            &scene.content,
+            Passage::WhileOff,
+        )
         .unwrap();
     scene.assert_complete();
     // Another process, which has nothing but the node.
@@ -462,7 +478,7 @@ fn that_a_volume_was_mounted_while_nothing_was_gated_lasts_until_it_is_emptied()
     let refill = || {
         scene
             .mounter
-            .refill(&scene.place, &scene.record, &scene.facts)
+            .refill(&scene.place, &scene.record, &scene.content)
     };
     refill().unwrap();
     assert_eq!(passage(), Passage::Gated);
@@ -549,7 +565,7 @@ fn what_is_not_ours_is_neither_filled_nor_removed() {
     foreign(
         scene
             .mounter
-            .publish(&scene.place, &scene.record, &scene.facts, Passage::Gated),
+            .publish(&scene.place, &scene.record, &scene.content, Passage::Gated),
     );
     foreign(scene.mounter.clear(&scene.place));
     fs::remove_file(scene.place.target()).unwrap();
@@ -591,7 +607,7 @@ fn a_link_on_the_way_is_not_followed() {
     assert!(
         scene
             .mounter
-            .publish(&scene.place, &scene.record, &scene.facts, Passage::Gated)
+            .publish(&scene.place, &scene.record, &scene.content, Passage::Gated)
             .is_err()
     );
     assert!(scene.mounter.look(&scene.place).is_err());
@@ -604,7 +620,7 @@ fn a_link_on_the_way_is_not_followed() {
     assert!(
         scene
             .mounter
-            .publish(&scene.place, &scene.record, &scene.facts, Passage::Gated)
+            .publish(&scene.place, &scene.record, &scene.content, Passage::Gated)
             .is_err()
     );
     assert!(scene.mounter.clear(&scene.place).is_err());
@@ -623,7 +639,7 @@ fn without_the_kubelets_folder_there_is_nothing_and_nothing_is_made() {
     assert!(
         scene
             .mounter
-            .publish(&scene.place, &scene.record, &scene.facts, Passage::Gated)
+            .publish(&scene.place, &scene.record, &scene.content, Passage::Gated)
             .is_err()
     );
     assert!(scene.mounter.empty(&scene.place).is_err());

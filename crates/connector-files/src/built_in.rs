@@ -1,0 +1,127 @@
+//! The files that every volume has, where there is something to write into them.
+//!
+//! They are about the pod's token and about the proxy in front of the tools. Other software writes the proxy's address
+//! into the status of a connector.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use connectors_api::Connector;
+use serde_json::Value;
+
+use crate::{
+    error::FilesError,
+    file_request::FileRequest,
+    file_set::FileSet,
+    tool::{FileContext, Tool},
+};
+
+/// The pod's token for the proxy.
+const TOKEN: &str = "context.token";
+/// The certificates that the proxy is trusted by.
+const CERTIFICATES: [&str; 2] = ["context.proxy.caCert", "ca.crt"];
+/// The address of the proxy.
+const ADDRESS: &str = "connector.status.proxyAddress";
+/// The settings of a proxy, with the token in them.
+const SETTINGS: [&str; 4] = [".env", "http.proxy", "https.proxy", ".curlrc"];
+
+/// The names of all of them.
+pub const BUILT_IN: [&str; 8] = [
+    TOKEN,
+    CERTIFICATES[0],
+    CERTIFICATES[1],
+    ADDRESS,
+    SETTINGS[0],
+    SETTINGS[1],
+    SETTINGS[2],
+    SETTINGS[3],
+];
+
+/// The address of the proxy in front of a connector, if there is one.
+pub(crate) fn proxy_address(connector: &Connector) -> Option<&str> {
+    let url = of_proxy(connector, "url")?;
+    (!url.is_empty()).then_some(url)
+}
+
+/// The certificates that the proxy of a connector is trusted by, as PEM.
+pub(crate) fn proxy_certificates(connector: &Connector) -> Option<String> {
+    let text = of_proxy(connector, "CACerts")?;
+    if text.contains("-----BEGIN CERTIFICATE-----") {
+        return Some(text.to_owned());
+    }
+    let decoded = STANDARD.decode(text.trim()).ok()?;
+    let decoded = String::from_utf8(decoded).ok()?;
+    decoded
+        .contains("-----BEGIN CERTIFICATE-----")
+        .then_some(decoded)
+}
+
+fn of_proxy<'a>(connector: &'a Connector, field: &str) -> Option<&'a str> {
+    let status = connector.status.as_ref()?;
+    let proxy = status.0.get("proxy")?.get("httpAddress")?;
+    proxy.get(field).and_then(Value::as_str)
+}
+
+/// The built-in files for these tools.
+pub(crate) fn files(
+    request: &FileRequest,
+    tools: &[Tool<'_>],
+    context: &FileContext<'_>,
+) -> Result<FileSet, FilesError> {
+    let mut files = FileSet::default();
+    let mut put = |name: &str, content: String| -> Result<(), FilesError> {
+        if request.left_out.contains(name) {
+            return Ok(());
+        }
+        files.put(name, content)
+    };
+    if let Some(token) = context.token {
+        put(TOKEN, token.to_owned())?;
+    }
+    let proxied = tools
+        .iter()
+        .filter_map(|tool| Some((tool.connector, proxy_address(tool.connector)?)));
+    let proxied: Vec<_> = proxied.collect();
+    let Some((first, address)) = proxied.first().copied() else {
+        return Ok(files);
+    };
+    let wanted = [ADDRESS].into_iter().chain(SETTINGS);
+    let mut wanted = wanted.chain(CERTIFICATES);
+    let Some(file) = wanted.find(|name| !request.left_out.contains(*name)) else {
+        return Ok(files);
+    };
+    if let Some((other, _)) = proxied.iter().find(|(_, it)| *it != address) {
+        return Err(FilesError::Proxies {
+            first: full_name(first, "/"),
+            second: full_name(other, "/"),
+            file: file.to_owned(),
+        });
+    }
+    put(ADDRESS, address.to_owned())?;
+    if let Some(certificates) = proxied.iter().find_map(|(it, _)| proxy_certificates(it)) {
+        for name in CERTIFICATES {
+            put(name, certificates.clone())?;
+        }
+    }
+    if let (Some(token), Some((scheme, host))) = (context.token, address.split_once("://")) {
+        let names = proxied.iter().map(|(it, _)| full_name(it, "%2F"));
+        let names: Vec<_> = names.collect();
+        let url = format!("{scheme}://{}:{token}@{host}", names.join(","));
+        let [environment, http, https, curl] = SETTINGS;
+        let lines = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
+        let lines = lines.map(|name| format!("{name}={url}\n"));
+        put(environment, lines.concat())?;
+        put(http, url.clone())?;
+        put(https, url.clone())?;
+        put(curl, format!("proxy = \"{url}\"\n"))?;
+    }
+    Ok(files)
+}
+
+fn full_name(connector: &Connector, separator: &str) -> String {
+    let metadata = &connector.metadata;
+    let text = |it: &Option<String>| it.clone().unwrap_or_default();
+    format!(
+        "{}{separator}{}",
+        text(&metadata.namespace),
+        text(&metadata.name)
+    )
+}

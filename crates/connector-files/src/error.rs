@@ -1,0 +1,157 @@
+//! What is wrong with a wish for files, or with the files.
+
+use text_template::{ParseError, RenderError};
+use thiserror::Error;
+
+use crate::limits::{MOST_BYTES, MOST_FILES};
+
+/// Why the attributes of a volume ask for no files that there can be.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FileRequestError {
+    /// No name of a configuration or file.
+    #[error(
+        "volume attribute `configuration.names` cannot list `{0}`: use the name of a configuration, `!file`, or `!class/file`"
+    )]
+    Name(String),
+    /// Once is enough.
+    #[error("volume attribute `configuration.names` lists `{0}` twice")]
+    Twice(String),
+    /// Too many names.
+    #[error("volume attribute `configuration.names` lists more than {0} names")]
+    TooMany(usize),
+    /// No JSON.
+    #[error("volume attribute `configuration.params` is no JSON: line {line}, column {column}")]
+    NotJson {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+    },
+    /// JSON of another form.
+    #[error(
+        "volume attribute `configuration.params`: {0} must be {1}, as in {{\"docker\": {{\"registry\": \"eu\"}}}}"
+    )]
+    Form(String, &'static str),
+    /// Parameters of a configuration that is not asked for.
+    #[error(
+        "volume attribute `configuration.params` has values for `{0}`, which `configuration.names` does not list"
+    )]
+    NotListed(String),
+}
+
+/// Why there are no files. The messages quote no value and no token.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FilesError {
+    /// No class has the configuration.
+    #[error("no class of these connectors has a configuration `{name}`; they have {known}")]
+    NoConfiguration {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A value is needed.
+    #[error(
+        "configuration `{configuration}` of class {class} needs a value of `{param}`: give it in the volume attribute `configuration.params`"
+    )]
+    NoValue {
+        /// The class.
+        class: String,
+        /// The configuration.
+        configuration: String,
+        /// The parameter.
+        param: String,
+    },
+    /// A value of nothing.
+    #[error(
+        "configuration `{configuration}` has no parameter `{param}`, which the volume attribute `configuration.params` gives a value; it has {known}"
+    )]
+    NoParam {
+        /// The configuration.
+        configuration: String,
+        /// What was given.
+        param: String,
+        /// What there is.
+        known: String,
+    },
+    /// A file that no volume has.
+    #[error("`{0}` is no name of a file in a volume")]
+    FileName(String),
+    /// Nothing is left out by it.
+    #[error(
+        "volume attribute `configuration.names` leaves out `{0}`, which is not among the files"
+    )]
+    NothingLeftOut(String),
+    /// Two files of one name.
+    #[error(
+        "classes {first} and {second} both write `{file}`: leave one out with `!{first}/{file}` or `!{second}/{file}` in the volume attribute `configuration.names`"
+    )]
+    Conflict {
+        /// The name.
+        file: String,
+        /// The one class.
+        first: String,
+        /// The other class.
+        second: String,
+    },
+    /// Two proxies, and files for one.
+    #[error(
+        "connectors {first} and {second} have different proxies: use a volume for each, or leave out `!{file}`"
+    )]
+    Proxies {
+        /// The one connector.
+        first: String,
+        /// The other connector.
+        second: String,
+        /// The first of the files about it.
+        file: String,
+    },
+    /// A template of a class gives no file.
+    #[error("class {class}, configuration `{configuration}`: {error}")]
+    Configuration {
+        /// The class.
+        class: String,
+        /// The configuration.
+        configuration: String,
+        /// What is wrong, and where.
+        #[source]
+        error: FileTemplateError,
+    },
+    /// More than a volume takes.
+    #[error("a volume takes {MOST_FILES} files of {MOST_BYTES} bytes in all, and these are more")]
+    TooMuch,
+}
+
+/// Why a template gives no file.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FileTemplateError {
+    /// It is none.
+    #[error(transparent)]
+    Parse(Box<ParseError>),
+    /// It has no result.
+    #[error(transparent)]
+    Render(Box<RenderError>),
+    /// It has none with the token of this pod, which no message may quote.
+    #[error("`{0}` cannot be made with the token of this pod")]
+    WithThisToken(String),
+    /// A value is missing that it prints.
+    #[error("`{file}` prints a value that is missing (<no value>, line {line})")]
+    MissingValue {
+        /// The file.
+        file: String,
+        /// The line of the file.
+        line: usize,
+    },
+}
+
+impl From<ParseError> for FileTemplateError {
+    fn from(error: ParseError) -> Self {
+        Self::Parse(Box::new(error))
+    }
+}
+
+impl From<RenderError> for FileTemplateError {
+    fn from(error: RenderError) -> Self {
+        Self::Render(Box::new(error))
+    }
+}

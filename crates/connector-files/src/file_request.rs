@@ -1,0 +1,212 @@
+//! What the author of a pod asks for: configurations by name, files to leave out, and values of parameters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use connectors_api::names::is_dns_subdomain;
+use serde_json::Value;
+
+use crate::{error::FileRequestError, file_set::is_file_name};
+
+/// More names help nobody.
+const MOST_NAMES: usize = 64;
+/// The longest name of a configuration.
+const LONGEST_NAME: usize = 253;
+/// What is quoted of somebody's words.
+const QUOTED: usize = 64;
+
+/// The values of parameters by configuration.
+type Params = BTreeMap<String, BTreeMap<String, String>>;
+
+/// The files that a pod asks for. By default there are only those that are built in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileRequest {
+    /// The names of configurations, none twice, in the order in which they were written.
+    pub(crate) configurations: Vec<String>,
+    /// The files that are left out, whoever writes them.
+    pub(crate) left_out: BTreeSet<String>,
+    /// The files that are left out of what one class writes: class and file.
+    pub(crate) left_out_of_class: BTreeSet<(String, String)>,
+    /// The values of parameters.
+    pub(crate) params: Params,
+}
+
+impl FileRequest {
+    /// Reads the volume attributes `configuration.names` and `configuration.params`.
+    pub fn parse(names: Option<&str>, params: Option<&str>) -> Result<Self, FileRequestError> {
+        let mut request = Self::default();
+        let names = names.unwrap_or_default();
+        let names: Vec<&str> = names.split(',').map(str::trim).collect();
+        if names.len() > MOST_NAMES {
+            return Err(FileRequestError::TooMany(MOST_NAMES));
+        }
+        let is_one_empty_name = names == [""];
+        for name in names.into_iter().filter(|_| !is_one_empty_name) {
+            if !request.add(name)? {
+                return Err(FileRequestError::Twice(quoted(name)));
+            }
+        }
+        if let Some(params) = params {
+            request.params = read(params)?;
+        }
+        let is_listed = |name: &&String| !request.configurations.contains(name);
+        match request.params.keys().find(is_listed) {
+            Some(name) => Err(FileRequestError::NotListed(quoted(name))),
+            None => Ok(request),
+        }
+    }
+
+    /// True if the files depend on the connectors' classes.
+    #[must_use]
+    pub fn needs_classes(&self) -> bool {
+        !self.configurations.is_empty() || !self.left_out_of_class.is_empty()
+    }
+
+    /// False if the name was there before.
+    fn add(&mut self, name: &str) -> Result<bool, FileRequestError> {
+        let wrong = || FileRequestError::Name(quoted(name));
+        let Some(left_out) = name.strip_prefix('!') else {
+            if !is_configuration(name) {
+                return Err(wrong());
+            }
+            let is_new = !self.configurations.iter().any(|it| it == name);
+            self.configurations.push(name.to_owned());
+            return Ok(is_new);
+        };
+        match left_out.split_once('/') {
+            None if is_file_name(left_out) => Ok(self.left_out.insert(left_out.to_owned())),
+            Some((class, file)) if is_dns_subdomain(class) && is_file_name(file) => {
+                let pair = (class.to_owned(), file.to_owned());
+                Ok(self.left_out_of_class.insert(pair))
+            }
+            None | Some(_) => Err(wrong()),
+        }
+    }
+
+    /// The value that was given for a parameter.
+    pub(crate) fn value(&self, configuration: &str, param: &str) -> Option<&str> {
+        let values = self.params.get(configuration)?;
+        values.get(param).map(String::as_str)
+    }
+}
+
+fn is_configuration(name: &str) -> bool {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "-._".contains(it);
+    !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(is_plain)
+}
+
+fn read(params: &str) -> Result<Params, FileRequestError> {
+    let form = |place: String, what| FileRequestError::Form(place, what);
+    let value: Value = serde_json::from_str(params).map_err(|error| FileRequestError::NotJson {
+        line: error.line(),
+        column: error.column(),
+    })?;
+    let Value::Object(configurations) = value else {
+        return Err(form("it".to_owned(), "an object of configurations"));
+    };
+    let mut read = Params::new();
+    for (configuration, values) in configurations {
+        let Value::Object(values) = values else {
+            let place = format!("`{}`", quoted(&configuration));
+            return Err(form(place, "an object of values"));
+        };
+        let mut texts = BTreeMap::new();
+        for (param, value) in values {
+            let Value::String(text) = value else {
+                let place = format!("`{}`.`{}`", quoted(&configuration), quoted(&param));
+                return Err(form(place, "a text"));
+            };
+            texts.insert(param, text);
+        }
+        read.insert(configuration, texts);
+    }
+    Ok(read)
+}
+
+/// The beginning of what somebody wrote, fit for an event.
+fn quoted(text: &str) -> String {
+    let letters = text.chars().take(QUOTED);
+    letters
+        .map(|letter| if letter.is_control() { '?' } else { letter })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Result<FileRequest, FileRequestError> {
+        FileRequest::parse(Some(text), None)
+    }
+
+    #[test]
+    fn nothing_and_empty_words_ask_for_what_is_built_in() {
+        let none = FileRequest::default();
+        for (listed, params) in [
+            (None, None),
+            (Some(""), None),
+            (Some("  "), Some("{}")),
+            (None, Some(" {} ")),
+        ] {
+            assert_eq!(FileRequest::parse(listed, params), Ok(none.clone()));
+        }
+    }
+
+    #[test]
+    fn configurations_keep_their_order_beside_files_that_are_left_out() {
+        let request = names("settings , docker,!.env, !oci/config.json").unwrap();
+        assert_eq!(request.configurations, ["settings", "docker"]);
+        assert!(request.left_out.contains(".env"));
+        let pair = ("oci".to_owned(), "config.json".to_owned());
+        assert!(request.left_out_of_class.contains(&pair));
+    }
+
+    #[test]
+    fn names_that_mean_nothing_are_refused_with_what_was_written() {
+        for bad in [
+            "a,",
+            ",",
+            "a,,b",
+            "a b",
+            "!",
+            "!a/b/c",
+            "!/f",
+            "!A_/f",
+            "!../f",
+            "a/b",
+            "!.connector",
+            "!oci/",
+        ] {
+            let error = names(bad).unwrap_err();
+            assert!(matches!(error, FileRequestError::Name(_)), "{bad}: {error}");
+        }
+        for bad in ["a,a", "!f,!f", "!c/f,!c/f"] {
+            let error = names(bad).unwrap_err();
+            assert!(
+                matches!(error, FileRequestError::Twice(_)),
+                "{bad}: {error}"
+            );
+        }
+        let many = vec!["x"; MOST_NAMES + 1].join(",");
+        assert_eq!(names(&many), Err(FileRequestError::TooMany(MOST_NAMES)));
+    }
+
+    #[test]
+    fn values_are_texts_of_configurations_that_are_listed() {
+        let parse = |params: &str| FileRequest::parse(Some("docker"), Some(params));
+        let request = parse(r#"{"docker": {"registry": "eu", "empty": ""}}"#).unwrap();
+        assert_eq!(request.value("docker", "registry"), Some("eu"));
+        assert_eq!(request.value("docker", "empty"), Some(""));
+        assert_eq!(request.value("docker", "other"), None);
+        for (bad, told) in [
+            ("", "line 1, column 0"),
+            ("{\n \"docker\": x}", "line 2, column 12"),
+            ("[]", "it must be an object of configurations"),
+            (r#"{"docker": []}"#, "`docker` must be an object of values"),
+            (r#"{"docker": {"a": 1}}"#, "`docker`.`a` must be a text"),
+            (r#"{"other": {}}"#, "does not list"),
+        ] {
+            let error = parse(bad).unwrap_err().to_string();
+            assert!(error.contains(told), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,338 @@
+use connectors_api::Connector;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+/// A connector of a class, with a proxy if it has an address.
+fn connector(name: &str, class: &str, proxy: Option<&str>) -> Connector {
+    let status = proxy.map(|url| json!({"proxy": {"httpAddress": {"url": url, "CACerts": PEM}}}));
+    serde_json::from_value(json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "Connector",
+        "metadata": {"name": name, "namespace": "tools", "labels": {"team": "a"}},
+        "spec": {"connectorClassName": class, "address": format!("https://{name}.example.com"),
+            "params": [{"name": "project", "value": "shop"}]},
+        "status": status,
+    }))
+    .unwrap()
+}
+
+const PEM: &str = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n";
+
+/// A class with one configuration.
+fn class(name: &str, configuration: &Value) -> ConnectorClass {
+    serde_json::from_value(json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "ConnectorClass",
+        "metadata": {"name": name}, "spec": {"configurations": [configuration]},
+    }))
+    .unwrap()
+}
+
+fn one_file(name: &str, file: &str, text: &str) -> Value {
+    json!({"name": name, "data": {file: text}})
+}
+
+struct Volume {
+    connectors: Vec<(Connector, Option<ConnectorClass>)>,
+    names: &'static str,
+    params: &'static str,
+    token: Option<&'static str>,
+    conflict: FileConflict,
+}
+
+impl Volume {
+    fn of(connectors: Vec<(Connector, Option<ConnectorClass>)>) -> Self {
+        Self {
+            connectors,
+            names: "",
+            params: "{}",
+            token: Some("t0k3n"),
+            conflict: FileConflict::Refuse,
+        }
+    }
+
+    fn with(configuration: &Value, names: &'static str) -> Self {
+        let class = class("oci", configuration);
+        let mut volume = Self::of(vec![(connector("harbor", "oci", None), Some(class))]);
+        volume.names = names;
+        volume
+    }
+
+    fn files(&self) -> Result<FileSet, FilesError> {
+        let request = FileRequest::parse(Some(self.names), Some(self.params)).unwrap();
+        let addresses: Vec<_> = self
+            .connectors
+            .iter()
+            .map(|(it, _)| it.spec.address.clone().unwrap())
+            .collect();
+        let tools = self.connectors.iter().zip(&addresses);
+        let tools = tools.map(|((connector, class), address)| Tool {
+            connector,
+            class: class.as_ref(),
+            address,
+        });
+        let context = FileContext {
+            token: self.token,
+            now: NOW,
+            conflict: self.conflict,
+        };
+        render(&request, &tools.collect::<Vec<_>>(), &context)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let files = self.files().unwrap();
+        files.iter().map(|(name, _)| name.to_owned()).collect()
+    }
+}
+
+#[test]
+fn a_volume_that_asks_for_nothing_has_the_token_alone() {
+    let mut volume = Volume::of(vec![(connector("harbor", "oci", None), None)]);
+    assert_eq!(volume.files().unwrap().get("context.token"), Some("t0k3n"));
+    assert_eq!(volume.names(), ["context.token"]);
+    volume.token = None;
+    assert!(volume.files().unwrap().is_empty());
+}
+
+#[test]
+fn with_a_proxy_there_are_its_address_its_certificates_and_settings() {
+    let connectors = ["a", "b"].map(|name| (connector(name, "oci", Some("http://proxy:80")), None));
+    let volume = Volume::of(connectors.into());
+    let files = volume.files().unwrap();
+    let url = "http://tools%2Fa,tools%2Fb:t0k3n@proxy:80";
+    for (name, content) in [
+        (
+            "connector.status.proxyAddress",
+            "http://proxy:80".to_owned(),
+        ),
+        ("http.proxy", url.to_owned()),
+        ("https.proxy", url.to_owned()),
+        (".curlrc", format!("proxy = \"{url}\"\n")),
+        ("ca.crt", PEM.to_owned()),
+        ("context.proxy.caCert", PEM.to_owned()),
+    ] {
+        assert_eq!(files.get(name), Some(content.as_str()), "{name}");
+    }
+    assert!(
+        files
+            .get(".env")
+            .unwrap()
+            .contains(&format!("https_proxy={url}\n"))
+    );
+    let mut all = BUILT_IN.map(str::to_owned).to_vec();
+    all.sort();
+    assert_eq!(volume.names(), all);
+}
+
+#[test]
+fn different_proxies_are_refused_unless_their_files_are_left_out() {
+    let mut volume = Volume::of(vec![
+        (connector("a", "oci", Some("http://one")), None),
+        (connector("plain", "oci", None), None),
+        (connector("b", "oci", Some("http://two")), None),
+    ]);
+    let error = volume.files().unwrap_err().to_string();
+    assert!(
+        error.contains("tools/a and tools/b have different proxies"),
+        "{error}"
+    );
+    volume.names = "!connector.status.proxyAddress,!.env,!http.proxy,!https.proxy,!.curlrc,!ca.crt,!context.proxy.caCert";
+    assert_eq!(volume.names(), ["context.token"]);
+}
+
+#[test]
+fn a_template_sees_connector_class_parameters_and_token() {
+    let text = "{{ .connector.metadata.namespace }}/{{ .connector.metadata.name }} {{ .connector.spec.address }} \
+        {{ (index .connector.spec.params 0).value }} {{ .connectorclass.metadata.name }} {{ .configurations.registry }} \
+        {{ len .connectors }} {{ .context.token | b64enc }} {{ .connector.metadata.labels.team }}\
+        {{ if .connector.spec.nothing }}no{{ end }}{{ with .connector.status.proxyAddress }}no{{ end }}";
+    let configuration = json!({
+        "name": "docker", "data": {"out": text},
+        "params": [{"name": "registry", "default": "eu"}],
+    });
+    let mut volume = Volume::with(&configuration, "docker");
+    let out = |volume: &Volume| volume.files().unwrap().get("out").unwrap().to_owned();
+    let expected = "tools/harbor https://harbor.example.com shop oci eu 1 dDBrM24= a";
+    assert_eq!(out(&volume), expected);
+    volume.params = r#"{"docker": {"registry": "us"}}"#;
+    assert_eq!(out(&volume), expected.replace(" eu ", " us "));
+}
+
+#[test]
+fn connectors_of_one_class_are_rendered_together() {
+    let text =
+        "{{ range .connectors }}{{ .metadata.name }};{{ end }}{{ .connector.metadata.name }}";
+    let class = class("oci", &one_file("docker", "out", text));
+    let connectors = ["b", "a"].map(|name| (connector(name, "oci", None), Some(class.clone())));
+    let mut volume = Volume::of(connectors.into());
+    volume.names = "docker";
+    assert_eq!(volume.files().unwrap().get("out"), Some("b;a;b"));
+}
+
+fn two_classes() -> Volume {
+    let classes = ["oci", "git"].map(|name| {
+        let class = class(name, &one_file("tool", "config", name));
+        (connector(&format!("c-{name}"), name, None), Some(class))
+    });
+    let mut volume = Volume::of(classes.into());
+    volume.names = "tool";
+    volume
+}
+
+#[test]
+fn a_file_of_two_classes_is_refused_unless_one_is_left_out() {
+    let mut volume = two_classes();
+    let error = volume.files().unwrap_err().to_string();
+    assert!(
+        error.contains("classes oci and git both write `config`"),
+        "{error}"
+    );
+    for (names, expected) in [
+        ("tool,!oci/config", Some("git")),
+        ("tool,!git/config", Some("oci")),
+        ("tool,!config", None),
+    ] {
+        volume.names = names;
+        assert_eq!(volume.files().unwrap().get("config"), expected, "{names}");
+    }
+    volume.names = "tool";
+    volume.conflict = FileConflict::LastWins;
+    assert_eq!(volume.files().unwrap().get("config"), Some("git"));
+}
+
+#[test]
+fn a_class_may_write_a_built_in_file_itself() {
+    let volume = Volume::with(
+        &one_file("own", "context.token", "Bearer {{ .context.token }}"),
+        "own",
+    );
+    assert_eq!(
+        volume.files().unwrap().get("context.token"),
+        Some("Bearer t0k3n")
+    );
+}
+
+#[test]
+fn what_nobody_declares_is_refused_with_what_there_is() {
+    let configuration = json!({
+        "name": "docker", "data": {"f": ""}, "params": [{"name": "registry"}, {"name": "mirror", "default": ""}],
+    });
+    for (names, params, told) in [
+        (
+            "dcoker",
+            "{}",
+            "has a configuration `dcoker`; they have docker",
+        ),
+        ("docker", "{}", "needs a value of `registry`"),
+        (
+            "docker",
+            r#"{"docker": {"registry": "", "x": ""}}"#,
+            "no parameter `x`",
+        ),
+        (
+            "docker",
+            r#"{"docker": {"registry": "", "x": ""}}"#,
+            "it has registry, mirror",
+        ),
+        (
+            "docker,!g",
+            r#"{"docker": {"registry": ""}}"#,
+            "leaves out `!g`",
+        ),
+        (
+            "docker,!git/f",
+            r#"{"docker": {"registry": ""}}"#,
+            "leaves out `!git/f`",
+        ),
+    ] {
+        let mut volume = Volume::with(&configuration, names);
+        volume.params = params;
+        let error = volume.files().unwrap_err().to_string();
+        assert!(error.contains(told), "{names}: {error}");
+    }
+    let mut without_class = Volume::of(vec![(connector("harbor", "oci", None), None)]);
+    without_class.names = "docker";
+    let error = without_class.files().unwrap_err().to_string();
+    assert!(error.contains("they have none"), "{error}");
+}
+
+#[test]
+fn a_value_that_is_missing_is_never_printed() {
+    let volume = Volume::with(
+        &one_file("a", "f", "line\nuser = {{ .connector.spec.user }}\n"),
+        "a",
+    );
+    let error = volume.files().unwrap_err();
+    assert!(
+        matches!(
+            &error,
+            FilesError::Configuration {
+                error: FileTemplateError::MissingValue { line: 2, .. },
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn without_a_token_no_file_has_an_empty_one() {
+    let mut volume = Volume::with(&one_file("a", "f", "{{ .context.token }}"), "a");
+    volume.token = None;
+    let error = volume.files().unwrap_err().to_string();
+    assert!(error.contains("a value that is missing"), "{error}");
+    let text = "{{ with .context.token }}{{ . }}{{ else }}none{{ end }}";
+    let mut volume = Volume::with(&one_file("a", "f", text), "a");
+    volume.token = None;
+    assert_eq!(volume.files().unwrap().get("f"), Some("none"));
+}
+
+#[test]
+fn a_template_that_is_none_is_named_with_its_class_and_place() {
+    for (text, told) in [
+        ("{{ .a", "class oci, configuration `a`: f:1:"),
+        ("{{ env \"HOME\" }}", "\"env\" is not available"),
+        ("x\n{{ frobnicate }}", "f:2:4"),
+        ("{{ fail \"no registry\" }}", "no registry"),
+        ("{{ repeat 2000000 \"x\" }}", "f:1:"),
+    ] {
+        let error = Volume::with(&one_file("a", "f", text), "a")
+            .files()
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(told), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_class_cannot_write_outside_the_volume_or_over_our_own_files() {
+    for file in ["../up", "a/b", ".connector", ".error.json", ""] {
+        let error = Volume::with(&one_file("a", file, "x"), "a")
+            .files()
+            .unwrap_err();
+        assert!(matches!(error, FilesError::FileName(_)), "{file}: {error}");
+    }
+}
+
+/// An error is shown in an event, so it holds no token.
+#[test]
+fn no_error_quotes_the_token() {
+    for text in [
+        "{{ fail .context.token }}",
+        "{{ .context.token.x }}",
+        "{{ b64dec .context.token }}",
+        "{{ index .context.token \"a\" }}",
+        "{{ fromJson .context.token }}",
+        "{{ mustFromJson .context.token }}",
+        "{{ regexFind .context.token \"a\" }}",
+        "{{ .context.token | int | printf \"%z\" }}",
+        "{{ urlParse (printf \"%%zz%s\" .context.token) }}",
+        "{{ if eq (len .context.token) 5 }}{{ fail \"five\" }}{{ end }}",
+    ] {
+        if let Err(error) = Volume::with(&one_file("a", "f", text), "a").files() {
+            assert!(!error.to_string().contains("t0k3n"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What files are made from: connectors with their classes, the pod's token, and the time.
+
+use connectors_api::{Connector, ConnectorClass};
+use jiff::Timestamp;
+
+/// A connector that a volume mounts.
+#[derive(Clone, Copy, Debug)]
+pub struct Tool<'a> {
+    /// The connector.
+    pub connector: &'a Connector,
+    /// Its class, if there is one.
+    pub class: Option<&'a ConnectorClass>,
+    /// Where the tool is: the connector's own address, or that of its class.
+    pub address: &'a str,
+}
+
+/// What files depend on beside connectors and classes.
+#[derive(Clone, Copy, Debug)]
+pub struct FileContext<'a> {
+    /// The pod's token for the proxy.
+    pub token: Option<&'a str>,
+    /// The time of the function `now`.
+    pub now: Timestamp,
+    /// What becomes of a file that two classes write.
+    pub conflict: FileConflict,
+}
+
+/// What becomes of a file that two classes write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileConflict {
+    /// The set is refused: which file a tool reads must not depend on the order of a list.
+    #[default]
+    Refuse,
+    /// The class of the last connector writes it.
+    LastWins,
+}

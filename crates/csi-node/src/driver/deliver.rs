@@ -1,0 +1,191 @@
+//! What goes into a volume: read from connectors and classes, and rendered.
+
+use std::{iter, sync::Arc};
+
+use connector_files::{FileContext, FileSet, FilesError, Tool, render};
+use connectors_api::{Connector, ConnectorClass, names::is_dns_subdomain, reason::Ready};
+use futures::future::try_join_all;
+use service_kit::clock;
+
+use super::Driver;
+use crate::{
+    access::Admitted,
+    content::{ConnectorFacts, Content, address},
+    error::{PublishError, Unreachable, awaited},
+    evaluator::Evaluator,
+    kubernetes::{Kubernetes, Lookup, NoAnswer},
+    mounter::Mounter,
+    volume::{ConnectorKey, Token, Wish},
+};
+
+/// A connector as it was read, with its class if that exists.
+struct ReadTool {
+    connector: Arc<Connector>,
+    class: Option<Arc<ConnectorClass>>,
+    address: String,
+}
+
+/// Where objects come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ToolSource {
+    /// The API server, during this call.
+    Live,
+    /// Also what was read within the last minute.
+    Recent,
+}
+
+impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
+    /// What goes into the volume, read now.
+    pub(super) async fn content(
+        &self,
+        wish: &Wish,
+        admitted: &[Admitted],
+        token: Option<&Token>,
+    ) -> Result<Content, PublishError> {
+        let tools = self.tools(wish, ToolSource::Live).await?;
+        let requests = admitted.iter().map(|it| it.request.as_str());
+        let files = self.files(wish, &tools, token)?;
+        Ok(Content {
+            facts: facts(wish, &tools, requests),
+            files,
+        })
+    }
+
+    /// What a volume that is there should hold by now. The requests of its facts stay as they are.
+    pub(super) async fn newer_content(
+        &self,
+        wish: &Wish,
+        token: Option<&Token>,
+    ) -> Result<Content, PublishError> {
+        let tools = self.tools(wish, ToolSource::Recent).await?;
+        let files = self.files(wish, &tools, token)?;
+        Ok(Content {
+            facts: facts(wish, &tools, iter::repeat("")),
+            files,
+        })
+    }
+
+    fn files(
+        &self,
+        wish: &Wish,
+        tools: &[ReadTool],
+        token: Option<&Token>,
+    ) -> Result<FileSet, FilesError> {
+        let tools: Vec<_> = tools.iter().map(ReadTool::tool).collect();
+        let context = FileContext {
+            token: token.map(Token::expose),
+            now: clock::now(),
+            conflict: self.settings.conflict,
+        };
+        render(&wish.files, &tools, &context)
+    }
+
+    async fn tools(&self, wish: &Wish, source: ToolSource) -> Result<Vec<ReadTool>, PublishError> {
+        let each = wish.connectors.iter();
+        try_join_all(each.map(|connector| self.tool(wish, connector, source))).await
+    }
+
+    async fn tool(
+        &self,
+        wish: &Wish,
+        key: &ConnectorKey,
+        source: ToolSource,
+    ) -> Result<ReadTool, PublishError> {
+        let connector = self.connector(key, source).await?;
+        let own = address(&connector, None);
+        let class = &connector.spec.connector_class_name;
+        // A name that is none would be asked for under another path.
+        let class = if is_dns_subdomain(class) && (own.is_none() || wish.files.needs_classes()) {
+            let class = self.class(class, source).await;
+            class.map_err(|NoAnswer| unreachable(key))?
+        } else {
+            None
+        };
+        let address = own.or_else(|| address(&connector, class.as_deref()));
+        let address = address.ok_or_else(|| PublishError::NoAddress {
+            connector: key.clone(),
+        })?;
+        Ok(ReadTool {
+            connector,
+            class,
+            address,
+        })
+    }
+
+    async fn connector(
+        &self,
+        key: &ConnectorKey,
+        source: ToolSource,
+    ) -> Result<Arc<Connector>, PublishError> {
+        let recent = || self.tools.connector(key);
+        if let Some(connector) = (source == ToolSource::Recent).then(recent).flatten() {
+            return Ok(connector);
+        }
+        let ConnectorKey { namespace, name } = key;
+        let found = self.kubernetes.connector(namespace, name).await;
+        match found.map_err(|NoAnswer| unreachable(key))? {
+            Lookup::Found(found) if found.metadata.deletion_timestamp.is_none() => {
+                let connector = Arc::from(found);
+                self.tools.put_connector(key, &connector);
+                Ok(connector)
+            }
+            // It was there when access was decided; what is gone or odd gives no content.
+            Lookup::Found(_) | Lookup::Absent | Lookup::Unreadable => Err(PublishError::Waiting {
+                connector: key.clone(),
+                awaited: awaited(Some(Ready::ConnectorNotFound), "", false),
+            }),
+        }
+    }
+
+    async fn class(
+        &self,
+        name: &str,
+        source: ToolSource,
+    ) -> Result<Option<Arc<ConnectorClass>>, NoAnswer> {
+        let recent = || self.tools.class(name);
+        if let Some(class) = (source == ToolSource::Recent).then(recent).flatten() {
+            return Ok(Some(class));
+        }
+        Ok(match self.kubernetes.class(name).await? {
+            Lookup::Found(class) => {
+                let class = Arc::from(class);
+                self.tools.put_class(name, &class);
+                Some(class)
+            }
+            Lookup::Absent | Lookup::Unreadable => None,
+        })
+    }
+}
+
+fn unreachable(connector: &ConnectorKey) -> PublishError {
+    PublishError::Unreachable {
+        connector: connector.clone(),
+        trouble: Unreachable::Kubernetes,
+    }
+}
+
+impl ReadTool {
+    fn tool(&self) -> Tool<'_> {
+        Tool {
+            connector: &self.connector,
+            class: self.class.as_deref(),
+            address: &self.address,
+        }
+    }
+}
+
+fn facts<'a>(
+    wish: &Wish,
+    tools: &[ReadTool],
+    requests: impl Iterator<Item = &'a str>,
+) -> Vec<ConnectorFacts> {
+    let each = wish.connectors.iter().zip(tools).zip(requests);
+    each.map(|((connector, tool), request)| ConnectorFacts {
+        connector: connector.clone(),
+        address: tool.address.clone(),
+        class: tool.connector.spec.connector_class_name.clone(),
+        permission: wish.permission,
+        request: request.to_owned(),
+    })
+    .collect()
+}

@@ -1,0 +1,190 @@
+//! The files of a volume: what is delivered with the first mount, and what is renewed while the pod runs.
+
+use connectors_api::ConnectorClass;
+use serde_json::json;
+
+use super::*;
+use crate::{testing::PROXY, tool_cache};
+
+/// A class whose configuration writes the address and the token.
+fn class(text: &str) -> Lookup<ConnectorClass> {
+    let class = json!({
+        "metadata": {"name": "oci"},
+        "spec": {"configurations": [{"name": "docker", "data": {"config": text}}]},
+    });
+    Lookup::Found(Box::new(serde_json::from_value(class).unwrap()))
+}
+
+/// The usual call, for files, with a token for the proxy.
+fn request_with(token: &str) -> NodePublishVolumeRequest {
+    let mut request = request();
+    let tokens = json!({
+        crate::volume::AUDIENCE: {"token": "the-token"}, PROXY: {"token": token},
+    });
+    let key = "csi.storage.k8s.io/serviceAccount.tokens".to_owned();
+    request.secrets.insert(key, tokens.to_string());
+    let names = ("configuration.names".to_owned(), "docker".to_owned());
+    request.volume_context.extend([names]);
+    request
+}
+
+fn file(world: &World, name: &str) -> Option<String> {
+    world.mounter.node().files.get(name).map(str::to_owned)
+}
+
+/// A volume with files, of a pod with access.
+async fn delivered() -> World {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", Some(granted()));
+    world.kubernetes.cluster().class = class("{{ .connector.spec.address }} {{ .context.token }}");
+    call(&world, request_with("t1")).await.unwrap();
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_mount_delivers_the_files_of_the_class_and_the_token() {
+    let world = delivered().await;
+    assert_eq!(file(&world, "config").as_deref(), Some("https://harbor t1"));
+    assert_eq!(file(&world, "context.token").as_deref(), Some("t1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_without_a_wish_for_files_reads_no_class_and_has_the_token_if_there_is_one() {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", Some(granted()));
+    publish(&world).await.unwrap();
+    assert!(world.mounter.node().files.is_empty());
+    assert!(
+        !world
+            .kubernetes
+            .cluster()
+            .calls
+            .contains(&"get class".to_owned())
+    );
+}
+
+/// An author who misspelt a name, and a class that cannot be rendered, are told before the pod starts.
+#[tokio::test(start_paused = true)]
+async fn files_that_cannot_be_made_refuse_the_mount_and_say_why() {
+    for (found, told) in [
+        (class("{{ .context.token | frobnicate }}"), "config:1:"),
+        (
+            class("{{ .connector.spec.user }}"),
+            "prints a value that is missing",
+        ),
+        (Lookup::Absent, "they have none"),
+    ] {
+        let world = World::new();
+        world.evaluator.says("tools/harbor", Some(granted()));
+        world.kubernetes.cluster().class = found;
+        let error = call(&world, request_with("t1")).await.unwrap_err();
+        assert_eq!(error.code(), Code::FailedPrecondition);
+        assert!(error.text().contains(told), "{error}");
+        assert!(!mounted(&world));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewed_token_is_delivered_with_the_next_call_and_the_same_one_is_not_written() {
+    let world = delivered().await;
+    for (token, renewed) in [("t1", 0), ("t2", 1), ("t2", 1), ("t3", 2)] {
+        call(&world, request_with(token)).await.unwrap();
+        assert_eq!(world.mounter.node().renewed, renewed, "{token}");
+        assert_eq!(file(&world, "context.token").as_deref(), Some(token));
+        assert_eq!(world.mounter.node().facts[0].request, "the-request");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connector_or_class_that_changed_is_delivered_within_a_minute() {
+    let world = delivered().await;
+    let change = |address: &str, text: &str| {
+        let mut cluster = world.kubernetes.cluster();
+        let connector = cluster.connectors.get_mut("tools/harbor").unwrap();
+        connector.spec.address = Some(address.to_owned());
+        cluster.class = class(text);
+    };
+    change("https://new", "{{ .connector.spec.address }}!");
+    call(&world, request_with("t1")).await.unwrap();
+    assert_eq!(world.mounter.node().renewed, 0, "read a moment ago");
+    sleep(tool_cache::AGE).await;
+    call(&world, request_with("t1")).await.unwrap();
+    assert_eq!(file(&world, "config").as_deref(), Some("https://new!"));
+    assert_eq!(world.mounter.node().facts[0].address, "https://new");
+}
+
+/// A first mount delivers what was read during that call, whatever was read before it.
+#[tokio::test(start_paused = true)]
+async fn a_first_mount_uses_nothing_that_was_read_before() {
+    let world = delivered().await;
+    world.mounter.node().found.clear();
+    world.kubernetes.cluster().class = class("newer");
+    call(&world, request_with("t1")).await.unwrap();
+    assert_eq!(file(&world, "config").as_deref(), Some("newer"));
+}
+
+/// A running pod keeps what it has.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_renewed_stays_as_it_is() {
+    type Change = fn(&World);
+    let changes: [(&str, Change); 5] = [
+        ("unreachable", |it| {
+            it.kubernetes.cluster().reachable = false;
+        }),
+        ("no class", |it| {
+            it.kubernetes.cluster().class = Lookup::Absent;
+        }),
+        ("no template", |it| {
+            it.kubernetes.cluster().class = class("{{ x }}");
+        }),
+        ("no connector", |it| {
+            it.kubernetes.cluster().connectors.clear();
+        }),
+        ("no address", |it| {
+            let mut cluster = it.kubernetes.cluster();
+            let connector = cluster.connectors.get_mut("tools/harbor").unwrap();
+            connector.spec.address = None;
+        }),
+    ];
+    for (what, change) in changes {
+        let world = delivered().await;
+        change(&world);
+        sleep(tool_cache::AGE).await;
+        call(&world, request_with("t2")).await.unwrap();
+        assert_eq!(
+            file(&world, "config").as_deref(),
+            Some("https://harbor t1"),
+            "{what}"
+        );
+        assert_eq!(world.mounter.node().renewed, 0, "{what}");
+    }
+}
+
+/// Volumes of a node that are looked after each minute read an object once for all of them.
+#[tokio::test(start_paused = true)]
+async fn many_volumes_read_a_connector_and_its_class_once_a_minute() {
+    let world = delivered().await;
+    sleep(tool_cache::AGE).await;
+    world.kubernetes.cluster().calls.clear();
+    for number in 0..20 {
+        call(&world, request_with(&format!("t{number}")))
+            .await
+            .unwrap();
+    }
+    let mut calls = world.kubernetes.cluster().calls.clone();
+    calls.retain(|call| call.starts_with("get"));
+    assert_eq!(calls, ["get connector", "get class"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn access_that_ended_and_came_back_brings_newer_files() {
+    let world = delivered().await;
+    world.evaluator.says("tools/harbor", Some(no_request()));
+    world.kubernetes.cluster().pod_form = false;
+    call(&world, request_with("t2")).await.unwrap();
+    assert!(!mounted(&world));
+    world.evaluator.says("tools/harbor", Some(granted()));
+    world.kubernetes.cluster().pod_form = true;
+    call(&world, request_with("t2")).await.unwrap();
+    assert_eq!(file(&world, "config").as_deref(), Some("https://harbor t2"));
+}
