@@ -1,6 +1,6 @@
 //! What is wrong with a wish for files, or with the files.
 
-use text_template::{ParseError, RenderError};
+use text_template::{TemplateParseError, TemplateRenderError};
 use thiserror::Error;
 
 use crate::limits::{MOST_BYTES, MOST_FILES};
@@ -127,10 +127,10 @@ pub enum FilesError {
 pub enum FileTemplateError {
     /// It is none.
     #[error(transparent)]
-    Parse(Box<ParseError>),
+    Parse(Box<TemplateParseError>),
     /// It has no result.
     #[error(transparent)]
-    Render(Box<RenderError>),
+    Render(Box<TemplateRenderError>),
     /// It has none with the token of this pod, which no message may quote.
     #[error("`{0}` cannot be made with the token of this pod")]
     WithThisToken(String),
@@ -144,14 +144,14 @@ pub enum FileTemplateError {
     },
 }
 
-impl From<ParseError> for FileTemplateError {
-    fn from(error: ParseError) -> Self {
+impl From<TemplateParseError> for FileTemplateError {
+    fn from(error: TemplateParseError) -> Self {
         Self::Parse(Box::new(error))
     }
 }
 
-impl From<RenderError> for FileTemplateError {
-    fn from(error: RenderError) -> Self {
+impl From<TemplateRenderError> for FileTemplateError {
+    fn from(error: TemplateRenderError) -> Self {
         Self::Render(Box::new(error))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use connectors_api::{ConnectorClass, connector_class::Configuration};
 use serde_json::{Map, Value, json};
-use text_template::{Limits, MissingKey, Template};
+use text_template::{MissingKey, TemplateLimits, TextTemplate};
 
 use crate::{
     built_in::{self, BUILT_IN, proxy_address, proxy_certificates},
@@ -219,13 +219,13 @@ fn rendered(
     visible: impl Fn(Option<&str>) -> Value,
     context: &FileContext<'_>,
 ) -> Result<String, FileTemplateError> {
-    let limits = Limits {
+    let limits = TemplateLimits {
         text: MOST_BYTES,
         output: MOST_BYTES,
         value: MOST_BYTES,
-        ..Limits::default()
+        ..TemplateLimits::default()
     };
-    let template = Template::parse(file, text, &limits)?.with_missing_key(MissingKey::NoValue);
+    let template = TextTemplate::parse(file, text, &limits)?.with_missing_key(MissingKey::NoValue);
     let Ok(rendered) = template.render(&visible(context.token), &limits, context.now) else {
         // An error may quote values, and is shown to people. So it is that of a text in the token's place.
         let shown = visible(context.token.map(|_| TOKEN));

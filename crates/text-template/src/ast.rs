@@ -13,7 +13,7 @@ pub(crate) struct Span {
 
 /// A piece of a template.
 #[derive(Debug)]
-pub(crate) enum Node {
+pub(crate) enum TemplateNode {
     /// Plain text.
     Text(Span),
     /// Prints a pipeline, unless it declares or sets variables.
@@ -29,15 +29,15 @@ pub(crate) enum Node {
 /// `if` or `with`, each `else if` or `else with` another arm.
 #[derive(Debug)]
 pub(crate) struct Branches {
-    pub(crate) arms: Vec<(Pipe, Vec<Node>)>,
-    pub(crate) otherwise: Option<Vec<Node>>,
+    pub(crate) arms: Vec<(Pipe, Vec<TemplateNode>)>,
+    pub(crate) otherwise: Option<Vec<TemplateNode>>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Range {
     pub(crate) pipe: Pipe,
-    pub(crate) body: Vec<Node>,
-    pub(crate) otherwise: Option<Vec<Node>>,
+    pub(crate) body: Vec<TemplateNode>,
+    pub(crate) otherwise: Option<Vec<TemplateNode>>,
 }
 
 /// `template` or `block`.
@@ -77,7 +77,7 @@ pub(crate) enum Term {
     Dot,
     Nil,
     Bool(bool),
-    Number(Number),
+    Number(NumberLiteral),
     Text(Arc<str>),
     /// `.a.b`
     Field(Vec<Arc<str>>),
@@ -92,7 +92,7 @@ pub(crate) enum Term {
 
 /// A number, which is of the type that is wanted, or that its writing says.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Number {
+pub(crate) struct NumberLiteral {
     /// Its value as an `int`, if it is whole and not too large.
     pub(crate) int: Option<i64>,
     pub(crate) float: f64,

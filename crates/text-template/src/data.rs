@@ -3,17 +3,17 @@
 use serde_json::Value as Json;
 
 use crate::{
-    error::Limit,
+    error::TemplateLimit,
     meter::Meter,
     value::{Elements, Value},
 };
 
 /// Null is nothing, as in Go, where the data as a whole is no `interface {}` within another one.
-pub(crate) fn value_of(meter: &Meter, data: &Json) -> Result<Value, Limit> {
+pub(crate) fn value_of(meter: &Meter, data: &Json) -> Result<Value, TemplateLimit> {
     Ok(converted(meter, data, 0)?.concrete())
 }
 
-fn converted(meter: &Meter, data: &Json, depth: usize) -> Result<Value, Limit> {
+fn converted(meter: &Meter, data: &Json, depth: usize) -> Result<Value, TemplateLimit> {
     meter.depth(depth)?;
     meter.steps(1)?;
     Ok(match data {

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Where in a template something is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct TemplatePlace {
     /// The name that the template was parsed under.
     pub template: String,
     /// Counted from 1.
@@ -18,7 +18,7 @@ pub struct Place {
 /// Longer words are cut in messages.
 const WORD: usize = 60;
 
-impl Place {
+impl TemplatePlace {
     /// The place of a range of bytes of a text.
     pub(crate) fn of(template: &str, text: &str, from: usize, to: usize) -> Self {
         let before = text.get(..from).unwrap_or(text);
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TemplatePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             template,
@@ -57,16 +57,16 @@ impl fmt::Display for Place {
 /// Why a text is no template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
-pub struct ParseError {
+pub struct TemplateParseError {
     /// Where.
-    pub place: Place,
+    pub place: TemplatePlace,
     /// What is wrong there.
-    pub problem: ParseProblem,
+    pub problem: TemplateParseProblem,
 }
 
 /// What is wrong with a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ParseProblem {
+pub enum TemplateParseProblem {
     /// Go refuses it too.
     #[error("{0}")]
     Syntax(String),
@@ -86,22 +86,22 @@ pub enum ParseProblem {
     LeftOut(&'static str),
     /// It is larger than the caller allows.
     #[error("{0}")]
-    Limit(#[from] Limit),
+    Limit(#[from] TemplateLimit),
 }
 
 /// Why a template has no result for some data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
-pub struct RenderError {
+pub struct TemplateRenderError {
     /// Where.
-    pub place: Place,
+    pub place: TemplatePlace,
     /// What went wrong there.
-    pub problem: RenderProblem,
+    pub problem: TemplateRenderProblem,
 }
 
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RenderProblem {
+pub enum TemplateRenderProblem {
     /// A key that the data does not have.
     #[error("map has no entry for key {0:?}")]
     MissingKey(String),
@@ -121,7 +121,7 @@ pub enum RenderProblem {
     Refused(#[from] Refusal),
     /// More than the caller allows.
     #[error("{0}")]
-    Limit(#[from] Limit),
+    Limit(#[from] TemplateLimit),
 }
 
 /// What Go may render and this crate does not: it would not be the same text, or nobody can want it.
@@ -171,7 +171,7 @@ pub enum Refusal {
 
 /// A limit of the caller that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Limit {
+pub enum TemplateLimit {
     /// The text of a template.
     #[error("the text is longer than {0} bytes")]
     Text(usize),

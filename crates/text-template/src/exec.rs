@@ -8,11 +8,11 @@ use std::{cell::RefCell, collections::BTreeMap};
 use jiff::Timestamp;
 
 use crate::{
-    ast::{Branches, Command, Invocation, Node, Pipe, Range, Span, Term, Word},
-    error::{Limit, Place, RenderError, RenderProblem},
+    ast::{Branches, Command, Invocation, Pipe, Range, Span, TemplateNode, Term, Word},
+    error::{TemplateLimit, TemplatePlace, TemplateRenderError, TemplateRenderProblem},
     functions::Expressions,
     limits::MissingKey,
-    meter::{Meter, Sink},
+    meter::{Meter, MeteredOutput},
     parser::Trees,
     printf,
     value::Value,
@@ -32,7 +32,7 @@ pub(crate) fn render(setting: &Setting<'_>, meter: &Meter, data: &Value) -> Rend
     let mut run = Run {
         setting,
         meter,
-        output: Sink::output(meter),
+        output: MeteredOutput::output(meter),
         variables: vec![("$", data.clone())],
         depth: 0,
         expressions: RefCell::new(BTreeMap::new()),
@@ -43,7 +43,7 @@ pub(crate) fn render(setting: &Setting<'_>, meter: &Meter, data: &Value) -> Rend
     Ok(run.output.text)
 }
 
-pub(crate) type Rendered<T> = Result<T, RenderError>;
+pub(crate) type Rendered<T> = Result<T, TemplateRenderError>;
 
 /// How the nodes of a list ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ enum Flow {
 struct Run<'t> {
     setting: &'t Setting<'t>,
     meter: &'t Meter,
-    output: Sink<'t>,
+    output: MeteredOutput<'t>,
     /// A name may be there many times, and the last one counts.
     variables: Vec<(&'t str, Value)>,
     depth: usize,
@@ -64,19 +64,19 @@ struct Run<'t> {
 }
 
 impl<'t> Run<'t> {
-    fn error(&self, span: Span, problem: impl Into<RenderProblem>) -> RenderError {
+    fn error(&self, span: Span, problem: impl Into<TemplateRenderProblem>) -> TemplateRenderError {
         let Setting { name, text, .. } = self.setting;
-        RenderError {
-            place: Place::of(name, text, span.from, span.to),
+        TemplateRenderError {
+            place: TemplatePlace::of(name, text, span.from, span.to),
             problem: problem.into(),
         }
     }
 
     fn invalid<T>(&self, span: Span, message: impl Into<String>) -> Rendered<T> {
-        Err(self.error(span, RenderProblem::Invalid(message.into())))
+        Err(self.error(span, TemplateRenderProblem::Invalid(message.into())))
     }
 
-    fn limited<T>(&self, span: Span, result: Result<T, Limit>) -> Rendered<T> {
+    fn limited<T>(&self, span: Span, result: Result<T, TemplateLimit>) -> Rendered<T> {
         result.map_err(|limit| self.error(span, limit))
     }
 
@@ -97,28 +97,28 @@ impl<'t> Run<'t> {
         result
     }
 
-    fn list(&mut self, dot: &Value, nodes: &'t [Node]) -> Rendered<Flow> {
+    fn list(&mut self, dot: &Value, nodes: &'t [TemplateNode]) -> Rendered<Flow> {
         for node in nodes {
             let flow = match node {
-                Node::Text(span) => {
+                TemplateNode::Text(span) => {
                     let text = self.setting.text.get(span.from..span.to);
                     let pushed = self.output.push(text.unwrap_or_default());
                     self.limited(*span, pushed)?;
                     Flow::Next
                 }
-                Node::Action(pipe) => {
+                TemplateNode::Action(pipe) => {
                     let value = self.pipe(dot, pipe)?;
                     if pipe.variables.is_empty() {
                         self.print(pipe.span, &value)?;
                     }
                     Flow::Next
                 }
-                Node::If(branches) => self.branches(dot, branches, false)?,
-                Node::With(branches) => self.branches(dot, branches, true)?,
-                Node::Range(range) => self.range(dot, range)?,
-                Node::Template(invocation) => self.template(dot, invocation)?,
-                Node::Break => Flow::Break,
-                Node::Continue => Flow::Continue,
+                TemplateNode::If(branches) => self.branches(dot, branches, false)?,
+                TemplateNode::With(branches) => self.branches(dot, branches, true)?,
+                TemplateNode::Range(range) => self.range(dot, range)?,
+                TemplateNode::Template(invocation) => self.template(dot, invocation)?,
+                TemplateNode::Break => Flow::Break,
+                TemplateNode::Continue => Flow::Continue,
             };
             if flow != Flow::Next {
                 return Ok(flow);
@@ -129,7 +129,9 @@ impl<'t> Run<'t> {
 
     fn print(&mut self, span: Span, value: &Value) -> Rendered<()> {
         let printed = if value.is_nothing() {
-            self.output.push("<no value>").map_err(RenderProblem::from)
+            self.output
+                .push("<no value>")
+                .map_err(TemplateRenderProblem::from)
         } else {
             printf::one(&mut self.output, value)
         };
@@ -163,7 +165,7 @@ impl<'t> Run<'t> {
         let mut is_empty = true;
         let mut places = Places::of(&value).map_err(|kind| {
             let message = format!("range can't iterate over a value of type {kind}");
-            self.error(span, RenderProblem::Invalid(message))
+            self.error(span, TemplateRenderProblem::Invalid(message))
         })?;
         if places.are_numbers() && range.pipe.variables.len() > 1 {
             return self.invalid(

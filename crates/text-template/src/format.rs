@@ -1,8 +1,8 @@
 //! How Go's package fmt writes one value of a simple type, with flags, width and precision.
 
 use crate::{
-    error::Limit,
-    meter::Sink,
+    error::TemplateLimit,
+    meter::MeteredOutput,
     number::format_float,
     quote::{can_be_raw, quoted, quoted_character},
     unicode::is_print,
@@ -28,7 +28,11 @@ pub(crate) struct Flags {
 
 impl Flags {
     /// Writes a text into the width.
-    pub(crate) fn pad(&self, sink: &mut Sink<'_>, text: &str) -> Result<(), Limit> {
+    pub(crate) fn pad(
+        &self,
+        sink: &mut MeteredOutput<'_>,
+        text: &str,
+    ) -> Result<(), TemplateLimit> {
         let Some(width) = self.width.filter(|it| *it > 0) else {
             return sink.push(text);
         };
@@ -48,7 +52,7 @@ impl Flags {
         }
     }
 
-    fn padding(&self, sink: &mut Sink<'_>, width: usize) -> Result<(), Limit> {
+    fn padding(&self, sink: &mut MeteredOutput<'_>, width: usize) -> Result<(), TemplateLimit> {
         let zero = self.zero && !self.minus;
         sink.pad(if zero { '0' } else { ' ' }, width)
     }
@@ -59,12 +63,20 @@ impl Flags {
     }
 
     /// `%s`
-    pub(crate) fn string(&self, sink: &mut Sink<'_>, text: &str) -> Result<(), Limit> {
+    pub(crate) fn string(
+        &self,
+        sink: &mut MeteredOutput<'_>,
+        text: &str,
+    ) -> Result<(), TemplateLimit> {
         self.pad(sink, self.cut(text))
     }
 
     /// `%q`
-    pub(crate) fn quoted(&self, sink: &mut Sink<'_>, text: &str) -> Result<(), Limit> {
+    pub(crate) fn quoted(
+        &self,
+        sink: &mut MeteredOutput<'_>,
+        text: &str,
+    ) -> Result<(), TemplateLimit> {
         let text = self.cut(text);
         sink.meter().room(text.len())?;
         if self.sharp && can_be_raw(text) {
@@ -76,10 +88,10 @@ impl Flags {
     /// `%x` and `%X` of the bytes of a text.
     pub(crate) fn hexadecimal(
         &self,
-        sink: &mut Sink<'_>,
+        sink: &mut MeteredOutput<'_>,
         text: &str,
         upper: bool,
-    ) -> Result<(), Limit> {
+    ) -> Result<(), TemplateLimit> {
         let length = self.precision.unwrap_or(usize::MAX).min(text.len());
         if length == 0 {
             return self.padding(sink, self.width.unwrap_or(0));
@@ -118,10 +130,10 @@ impl Flags {
     /// A whole number in a base.
     pub(crate) fn integer(
         &self,
-        sink: &mut Sink<'_>,
+        sink: &mut MeteredOutput<'_>,
         number: i128,
         verb: char,
-    ) -> Result<(), Limit> {
+    ) -> Result<(), TemplateLimit> {
         let size = number.unsigned_abs();
         let mut least = 0;
         if let Some(precision) = self.precision {
@@ -162,17 +174,29 @@ impl Flags {
     }
 
     /// `%c`
-    pub(crate) fn character(&self, sink: &mut Sink<'_>, number: i128) -> Result<(), Limit> {
+    pub(crate) fn character(
+        &self,
+        sink: &mut MeteredOutput<'_>,
+        number: i128,
+    ) -> Result<(), TemplateLimit> {
         self.pad(sink, character_of(number).encode_utf8(&mut [0; 4]))
     }
 
     /// `%q` of a number.
-    pub(crate) fn quoted_character(&self, sink: &mut Sink<'_>, number: i128) -> Result<(), Limit> {
+    pub(crate) fn quoted_character(
+        &self,
+        sink: &mut MeteredOutput<'_>,
+        number: i128,
+    ) -> Result<(), TemplateLimit> {
         self.pad(sink, &quoted_character(character_of(number), self.plus))
     }
 
     /// `%U`
-    pub(crate) fn unicode(&self, sink: &mut Sink<'_>, number: i128) -> Result<(), Limit> {
+    pub(crate) fn unicode(
+        &self,
+        sink: &mut MeteredOutput<'_>,
+        number: i128,
+    ) -> Result<(), TemplateLimit> {
         // Go takes a negative number for an unsigned one.
         let number = number & i128::from(u64::MAX);
         let digits = format!("{number:X}");
@@ -189,11 +213,11 @@ impl Flags {
     /// A floating-point number, for the letters e, E, f, g and G.
     pub(crate) fn float(
         &self,
-        sink: &mut Sink<'_>,
+        sink: &mut MeteredOutput<'_>,
         number: f64,
         letter: char,
         usual: Option<usize>,
-    ) -> Result<(), Limit> {
+    ) -> Result<(), TemplateLimit> {
         let precision = self.precision.or(usual);
         sink.meter().room(precision.unwrap_or(0))?;
         let written = format_float(number, letter, precision);

@@ -31,10 +31,10 @@ use std::{cell::RefCell, collections::BTreeMap, sync::Arc, sync::LazyLock};
 use jiff::Timestamp;
 
 use crate::{
-    error::{Limit, RenderProblem},
-    meter::{Meter, Sink},
+    error::{TemplateLimit, TemplateRenderProblem},
+    meter::{Meter, MeteredOutput},
     printf,
-    regular::Expression,
+    regular::RegexExpression,
     value::{Dict, List, Value},
 };
 
@@ -86,7 +86,7 @@ impl Takes {
     }
 }
 
-type Result<T = Value> = std::result::Result<T, RenderProblem>;
+type Result<T = Value> = std::result::Result<T, TemplateRenderProblem>;
 
 /// A function.
 #[derive(Debug)]
@@ -118,9 +118,9 @@ pub struct FunctionSummary {
 }
 
 /// A topic and its functions.
-type Topic = (&'static str, &'static [Function]);
+type FunctionTopic = (&'static str, &'static [Function]);
 
-const TOPICS: [Topic; 14] = [
+const TOPICS: [FunctionTopic; 14] = [
     ("logic and comparison", compare::FUNCTIONS),
     ("text", builtins::FUNCTIONS),
     ("strings", strings::FUNCTIONS),
@@ -204,7 +204,7 @@ const fn variadic(
 }
 
 /// Regular expressions that a rendering has compiled.
-pub(crate) type Expressions = RefCell<BTreeMap<String, Arc<Expression>>>;
+pub(crate) type Expressions = RefCell<BTreeMap<String, Arc<RegexExpression>>>;
 
 /// A call of a function. The arguments have the types that the function takes.
 pub(crate) struct Call<'r> {
@@ -277,8 +277,8 @@ impl Call<'_> {
     }
 
     /// The error that Go's function returns or panics with.
-    fn failed(&self, message: impl Into<String>) -> RenderProblem {
-        RenderProblem::Call {
+    fn failed(&self, message: impl Into<String>) -> TemplateRenderProblem {
+        TemplateRenderProblem::Call {
             function: self.function,
             message: message.into(),
         }
@@ -291,9 +291,9 @@ impl Call<'_> {
     /// What is written with limits, as a text.
     fn write(
         &self,
-        write: impl FnOnce(&mut Sink<'_>) -> std::result::Result<(), RenderProblem>,
+        write: impl FnOnce(&mut MeteredOutput<'_>) -> std::result::Result<(), TemplateRenderProblem>,
     ) -> Result {
-        let mut sink = Sink::value(self.meter);
+        let mut sink = MeteredOutput::value(self.meter);
         write(&mut sink)?;
         Ok(sink.finish()?)
     }
@@ -307,7 +307,7 @@ impl Call<'_> {
     }
 
     /// Counts work on that many bytes.
-    fn work(&self, bytes: usize) -> std::result::Result<(), Limit> {
+    fn work(&self, bytes: usize) -> std::result::Result<(), TemplateLimit> {
         self.meter.work(bytes)
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    error::{Limit, Refusal, RenderProblem},
-    meter::{Meter, Sink},
+    error::{Refusal, TemplateLimit, TemplateRenderProblem},
+    meter::{Meter, MeteredOutput},
     number::format_float,
     time_text,
     value::{Elements, Entries, Value},
@@ -24,18 +24,18 @@ pub(crate) fn write(
     meter: &Meter,
     value: &Value,
     style: Style,
-) -> Result<Option<String>, RenderProblem> {
-    let mut sink = Sink::value(meter);
+) -> Result<Option<String>, TemplateRenderProblem> {
+    let mut sink = MeteredOutput::value(meter);
     let is_written = write_value(&mut sink, value, style, 0)?;
     Ok(is_written.then_some(sink.text))
 }
 
 fn write_value(
-    sink: &mut Sink<'_>,
+    sink: &mut MeteredOutput<'_>,
     value: &Value,
     style: Style,
     depth: usize,
-) -> Result<bool, Limit> {
+) -> Result<bool, TemplateLimit> {
     sink.meter().depth(depth)?;
     sink.meter().steps(1)?;
     match value {
@@ -85,14 +85,24 @@ fn write_value(
     Ok(true)
 }
 
-fn between(sink: &mut Sink<'_>, style: Style, place: usize, depth: usize) -> Result<(), Limit> {
+fn between(
+    sink: &mut MeteredOutput<'_>,
+    style: Style,
+    place: usize,
+    depth: usize,
+) -> Result<(), TemplateLimit> {
     if place > 0 {
         sink.push(",")?;
     }
     line(sink, style, depth)
 }
 
-fn end(sink: &mut Sink<'_>, style: Style, is_empty: bool, depth: usize) -> Result<(), Limit> {
+fn end(
+    sink: &mut MeteredOutput<'_>,
+    style: Style,
+    is_empty: bool,
+    depth: usize,
+) -> Result<(), TemplateLimit> {
     if is_empty {
         Ok(())
     } else {
@@ -100,7 +110,7 @@ fn end(sink: &mut Sink<'_>, style: Style, is_empty: bool, depth: usize) -> Resul
     }
 }
 
-fn line(sink: &mut Sink<'_>, style: Style, depth: usize) -> Result<(), Limit> {
+fn line(sink: &mut MeteredOutput<'_>, style: Style, depth: usize) -> Result<(), TemplateLimit> {
     if !style.pretty {
         return Ok(());
     }
@@ -122,7 +132,7 @@ fn float(number: f64) -> String {
     }
 }
 
-fn write_text(sink: &mut Sink<'_>, text: &str, style: Style) -> Result<(), Limit> {
+fn write_text(sink: &mut MeteredOutput<'_>, text: &str, style: Style) -> Result<(), TemplateLimit> {
     sink.push("\"")?;
     sink.meter().work(text.len())?;
     for character in text.chars() {
@@ -145,40 +155,40 @@ fn write_text(sink: &mut Sink<'_>, text: &str, style: Style) -> Result<(), Limit
 }
 
 /// Reads a text into a value whose numbers are all floating-point; none when it is no JSON.
-pub(crate) fn read(meter: &Meter, text: &str) -> Result<Option<Value>, RenderProblem> {
+pub(crate) fn read(meter: &Meter, text: &str) -> Result<Option<Value>, TemplateRenderProblem> {
     meter.work(text.len())?;
-    let mut reader = Reader { meter, rest: text };
+    let mut reader = JsonReader { meter, rest: text };
     match reader.document() {
         Ok(value) => Ok(Some(value)),
-        Err(Stop::NoJson) => Ok(None),
-        Err(Stop::Problem(problem)) => Err(problem),
+        Err(JsonStop::NoJson) => Ok(None),
+        Err(JsonStop::Problem(problem)) => Err(problem),
     }
 }
 
-enum Stop {
+enum JsonStop {
     NoJson,
-    Problem(RenderProblem),
+    Problem(TemplateRenderProblem),
 }
 
-impl From<Limit> for Stop {
-    fn from(limit: Limit) -> Self {
+impl From<TemplateLimit> for JsonStop {
+    fn from(limit: TemplateLimit) -> Self {
         Self::Problem(limit.into())
     }
 }
 
-struct Reader<'m, 't> {
+struct JsonReader<'m, 't> {
     meter: &'m Meter,
     rest: &'t str,
 }
 
-impl Reader<'_, '_> {
-    fn document(&mut self) -> Result<Value, Stop> {
+impl JsonReader<'_, '_> {
+    fn document(&mut self) -> Result<Value, JsonStop> {
         let value = self.value(0)?;
         self.space();
         if self.rest.is_empty() {
             Ok(value)
         } else {
-            Err(Stop::NoJson)
+            Err(JsonStop::NoJson)
         }
     }
 
@@ -192,16 +202,16 @@ impl Reader<'_, '_> {
         rest.is_some()
     }
 
-    fn expect(&mut self, word: &str) -> Result<(), Stop> {
+    fn expect(&mut self, word: &str) -> Result<(), JsonStop> {
         self.space();
         if self.take(word) {
             Ok(())
         } else {
-            Err(Stop::NoJson)
+            Err(JsonStop::NoJson)
         }
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value, Stop> {
+    fn value(&mut self, depth: usize) -> Result<Value, JsonStop> {
         self.meter.depth(depth)?;
         self.meter.steps(1)?;
         self.space();
@@ -216,11 +226,11 @@ impl Reader<'_, '_> {
             Some(b'[') => self.list(depth),
             Some(b'{') => self.dict(depth),
             Some(b'-' | b'0'..=b'9') => self.number(),
-            _ => Err(Stop::NoJson),
+            _ => Err(JsonStop::NoJson),
         }
     }
 
-    fn list(&mut self, depth: usize) -> Result<Value, Stop> {
+    fn list(&mut self, depth: usize) -> Result<Value, JsonStop> {
         self.expect("[")?;
         let mut values = Vec::new();
         self.space();
@@ -237,7 +247,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn dict(&mut self, depth: usize) -> Result<Value, Stop> {
+    fn dict(&mut self, depth: usize) -> Result<Value, JsonStop> {
         self.expect("{")?;
         let mut entries = Entries::new();
         self.space();
@@ -257,26 +267,26 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn number(&mut self) -> Result<Value, Stop> {
+    fn number(&mut self) -> Result<Value, JsonStop> {
         let text = self.rest;
         self.take("-");
         if !self.take("0") && self.digits() == 0 {
-            return Err(Stop::NoJson);
+            return Err(JsonStop::NoJson);
         }
         if self.take(".") && self.digits() == 0 {
-            return Err(Stop::NoJson);
+            return Err(JsonStop::NoJson);
         }
         if self.take("e") || self.take("E") {
             let _ = self.take("+") || self.take("-");
             if self.digits() == 0 {
-                return Err(Stop::NoJson);
+                return Err(JsonStop::NoJson);
             }
         }
         let written = text.get(..text.len() - self.rest.len());
         let number = written.and_then(|it| it.parse().ok());
         // Go refuses numbers that are too large.
         let number = number.filter(|it: &f64| it.is_finite());
-        number.map(Value::Float).ok_or(Stop::NoJson)
+        number.map(Value::Float).ok_or(JsonStop::NoJson)
     }
 
     fn digits(&mut self) -> usize {
@@ -285,14 +295,14 @@ impl Reader<'_, '_> {
         length - self.rest.len()
     }
 
-    fn text(&mut self) -> Result<String, Stop> {
+    fn text(&mut self) -> Result<String, JsonStop> {
         if !self.take("\"") {
-            return Err(Stop::NoJson);
+            return Err(JsonStop::NoJson);
         }
         let mut text = String::new();
         loop {
             let is_special = |it: char| it == '"' || it == '\\' || it < ' ';
-            let at = self.rest.find(is_special).ok_or(Stop::NoJson)?;
+            let at = self.rest.find(is_special).ok_or(JsonStop::NoJson)?;
             let (plain, rest) = self.rest.split_at(at);
             text.push_str(plain);
             self.rest = rest;
@@ -300,9 +310,9 @@ impl Reader<'_, '_> {
                 return Ok(text);
             }
             if !self.take("\\") {
-                return Err(Stop::NoJson);
+                return Err(JsonStop::NoJson);
             }
-            let letter = self.rest.chars().next().ok_or(Stop::NoJson)?;
+            let letter = self.rest.chars().next().ok_or(JsonStop::NoJson)?;
             self.rest = self.rest.get(letter.len_utf8()..).unwrap_or_default();
             text.push(match letter {
                 '"' | '\\' | '/' => letter,
@@ -312,18 +322,18 @@ impl Reader<'_, '_> {
                 'r' => '\r',
                 't' => '\t',
                 'u' => self.unicode()?,
-                _ => return Err(Stop::NoJson),
+                _ => return Err(JsonStop::NoJson),
             });
         }
     }
 
-    fn unicode(&mut self) -> Result<char, Stop> {
+    fn unicode(&mut self) -> Result<char, JsonStop> {
         let first = self.code()?;
         if let Some(character) = char::from_u32(first) {
             return Ok(character);
         }
         // Go writes U+FFFD for half a pair.
-        let half = Stop::Problem(RenderProblem::Refused(Refusal::Json(
+        let half = JsonStop::Problem(TemplateRenderProblem::Refused(Refusal::Json(
             "half a surrogate pair",
         )));
         if !(0xD800..0xDC00).contains(&first) || !self.take("\\u") {
@@ -337,12 +347,12 @@ impl Reader<'_, '_> {
         char::from_u32(code).ok_or(half)
     }
 
-    fn code(&mut self) -> Result<u32, Stop> {
-        let digits = self.rest.get(..4).ok_or(Stop::NoJson)?;
+    fn code(&mut self) -> Result<u32, JsonStop> {
+        let digits = self.rest.get(..4).ok_or(JsonStop::NoJson)?;
         if !digits.bytes().all(|it| it.is_ascii_hexdigit()) {
-            return Err(Stop::NoJson);
+            return Err(JsonStop::NoJson);
         }
         self.rest = self.rest.get(4..).unwrap_or_default();
-        u32::from_str_radix(digits, 16).map_err(|_| Stop::NoJson)
+        u32::from_str_radix(digits, 16).map_err(|_| JsonStop::NoJson)
     }
 }

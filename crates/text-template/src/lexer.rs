@@ -4,15 +4,15 @@ use crate::unicode::{is_digit, is_letter};
 
 /// A piece of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Token {
-    pub(crate) kind: Kind,
+pub(crate) struct TemplateToken {
+    pub(crate) kind: TokenKind,
     pub(crate) from: usize,
     pub(crate) to: usize,
 }
 
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     Text,
     Open,
     Close,
@@ -62,7 +62,7 @@ pub(crate) struct LexError {
 type Lexed<T = ()> = Result<T, LexError>;
 
 /// All tokens of a text; the last one is its end.
-pub(crate) fn tokens(text: &str) -> Lexed<Vec<Token>> {
+pub(crate) fn tokens(text: &str) -> Lexed<Vec<TemplateToken>> {
     let mut lexer = Lexer {
         text,
         at: 0,
@@ -80,7 +80,7 @@ struct Lexer<'t> {
     /// Where the current token began.
     start: usize,
     parens: usize,
-    tokens: Vec<Token>,
+    tokens: Vec<TemplateToken>,
 }
 
 /// The spaces that Go trims around an action.
@@ -109,8 +109,8 @@ impl<'t> Lexer<'t> {
         Some(next)
     }
 
-    fn emit(&mut self, kind: Kind) {
-        self.tokens.push(Token {
+    fn emit(&mut self, kind: TokenKind) {
+        self.tokens.push(TemplateToken {
             kind,
             from: self.start,
             to: self.at,
@@ -139,7 +139,7 @@ impl<'t> Lexer<'t> {
             };
             self.at += kept.len();
             if !kept.is_empty() {
-                self.emit(Kind::Text);
+                self.emit(TokenKind::Text);
             }
             (self.start, self.at) = (open, open + 2);
             let marker = if trims { 2 } else { 0 };
@@ -151,7 +151,7 @@ impl<'t> Lexer<'t> {
                 self.at += marker + 2;
                 self.comment()?;
             } else {
-                self.emit(Kind::Open);
+                self.emit(TokenKind::Open);
                 self.at += marker;
                 self.start = self.at;
                 self.parens = 0;
@@ -160,9 +160,9 @@ impl<'t> Lexer<'t> {
         }
         self.at = self.text.len();
         if self.at > self.start {
-            self.emit(Kind::Text);
+            self.emit(TokenKind::Text);
         }
-        self.emit(Kind::Eof);
+        self.emit(TokenKind::Eof);
         Ok(())
     }
 
@@ -206,7 +206,7 @@ impl<'t> Lexer<'t> {
                 let end = self.at;
                 self.at = self.start;
                 self.at += self.rest().find("}}").unwrap_or(0) + 2;
-                self.emit(Kind::Close);
+                self.emit(TokenKind::Close);
                 (self.at, self.start) = (end, end);
                 return Ok(());
             }
@@ -220,30 +220,30 @@ impl<'t> Lexer<'t> {
     fn token(&mut self, first: char) -> Lexed {
         match first {
             _ if is_space(first) => self.space(),
-            '=' => self.emit(Kind::Assign),
+            '=' => self.emit(TokenKind::Assign),
             ':' => {
                 if self.next() != Some('=') {
                     return self.error("expected :=");
                 }
-                self.emit(Kind::Declare);
+                self.emit(TokenKind::Declare);
             }
-            '|' => self.emit(Kind::Pipe),
-            '"' => return self.quoted('"', Kind::Quoted),
-            '\'' => return self.quoted('\'', Kind::Character),
+            '|' => self.emit(TokenKind::Pipe),
+            '"' => return self.quoted('"', TokenKind::Quoted),
+            '\'' => return self.quoted('\'', TokenKind::Character),
             '`' => {
                 let Some(length) = self.rest().find('`') else {
                     return self.error("unterminated raw quoted string");
                 };
                 self.at += length + 1;
-                self.emit(Kind::Raw);
+                self.emit(TokenKind::Raw);
             }
-            '$' => return self.word(Kind::Variable, Kind::Variable),
+            '$' => return self.word(TokenKind::Variable, TokenKind::Variable),
             '.' if !self.peek().is_some_and(|it| it.is_ascii_digit()) => {
                 // Go takes a point at the very end for a number.
                 if self.rest().is_empty() {
                     return self.error("bad number syntax");
                 }
-                return self.word(Kind::Field, Kind::Dot);
+                return self.word(TokenKind::Field, TokenKind::Dot);
             }
             '.' | '+' | '-' | '0'..='9' => {
                 self.at = self.start;
@@ -251,17 +251,17 @@ impl<'t> Lexer<'t> {
             }
             '(' => {
                 self.parens += 1;
-                self.emit(Kind::OpenParen);
+                self.emit(TokenKind::OpenParen);
             }
             ')' => {
                 if self.parens == 0 {
                     return self.error("unexpected right paren");
                 }
                 self.parens -= 1;
-                self.emit(Kind::CloseParen);
+                self.emit(TokenKind::CloseParen);
             }
             _ if is_word(first) => return self.name(),
-            ' '..='~' => self.emit(Kind::Other),
+            ' '..='~' => self.emit(TokenKind::Other),
             _ => return self.error("unrecognized character in action"),
         }
         Ok(())
@@ -279,10 +279,10 @@ impl<'t> Lexer<'t> {
             }
             self.at += 1;
         }
-        self.emit(Kind::Space);
+        self.emit(TokenKind::Space);
     }
 
-    fn quoted(&mut self, quote: char, kind: Kind) -> Lexed {
+    fn quoted(&mut self, quote: char, kind: TokenKind) -> Lexed {
         loop {
             match self.next() {
                 Some(character) if character == quote => break,
@@ -304,7 +304,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// A field or variable, whose first character was read.
-    fn word(&mut self, kind: Kind, alone: Kind) -> Lexed {
+    fn word(&mut self, kind: TokenKind, alone: TokenKind) -> Lexed {
         if self.is_end_of_word() {
             self.emit(alone);
             return Ok(());
@@ -329,19 +329,19 @@ impl<'t> Lexer<'t> {
         self.letters()?;
         let word = self.text.get(self.start..self.at).unwrap_or_default();
         self.emit(match word {
-            "block" => Kind::Block,
-            "break" => Kind::Break,
-            "continue" => Kind::Continue,
-            "define" => Kind::Define,
-            "else" => Kind::Else,
-            "end" => Kind::End,
-            "if" => Kind::If,
-            "range" => Kind::Range,
-            "nil" => Kind::Nil,
-            "template" => Kind::Template,
-            "with" => Kind::With,
-            "true" | "false" => Kind::Bool,
-            _ => Kind::Name,
+            "block" => TokenKind::Block,
+            "break" => TokenKind::Break,
+            "continue" => TokenKind::Continue,
+            "define" => TokenKind::Define,
+            "else" => TokenKind::Else,
+            "end" => TokenKind::End,
+            "if" => TokenKind::If,
+            "range" => TokenKind::Range,
+            "nil" => TokenKind::Nil,
+            "template" => TokenKind::Template,
+            "with" => TokenKind::With,
+            "true" | "false" => TokenKind::Bool,
+            _ => TokenKind::Name,
         });
         Ok(())
     }
@@ -358,9 +358,9 @@ impl<'t> Lexer<'t> {
             if !is_whole || !written.ends_with('i') {
                 return self.error("bad number syntax");
             }
-            self.emit(Kind::Complex);
+            self.emit(TokenKind::Complex);
         } else {
-            self.emit(Kind::Number);
+            self.emit(TokenKind::Number);
         }
         Ok(())
     }

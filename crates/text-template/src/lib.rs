@@ -33,7 +33,10 @@ mod time_text;
 mod unicode;
 mod value;
 
-pub use error::{Limit, ParseError, ParseProblem, Place, Refusal, RenderError, RenderProblem};
+pub use error::{
+    Refusal, TemplateLimit, TemplateParseError, TemplateParseProblem, TemplatePlace,
+    TemplateRenderError, TemplateRenderProblem,
+};
 pub use functions::{FunctionSummary, functions, functions_left_out};
-pub use limits::{Limits, MAX_DEPTH, MissingKey};
-pub use template::Template;
+pub use limits::{MAX_DEPTH, MissingKey, TemplateLimits};
+pub use template::TextTemplate;

@@ -5,7 +5,7 @@ pub const MAX_DEPTH: usize = 100;
 
 /// What the caller lets a template cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct TemplateLimits {
     /// Bytes of a template's text.
     pub text: usize,
     /// Nesting: of actions and parentheses in the text, of all of them and of calls of templates when rendering, and of
@@ -24,7 +24,7 @@ pub struct Limits {
     pub regex: usize,
 }
 
-impl Default for Limits {
+impl Default for TemplateLimits {
     fn default() -> Self {
         Self {
             text: 1 << 20,
@@ -38,7 +38,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl TemplateLimits {
     /// The nesting that counts.
     pub(crate) fn nesting(&self) -> usize {
         self.depth.min(MAX_DEPTH)

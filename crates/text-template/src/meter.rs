@@ -10,8 +10,8 @@ use std::{
 };
 
 use crate::{
-    error::Limit,
-    limits::Limits,
+    error::TemplateLimit,
+    limits::TemplateLimits,
     value::{Dict, Elements, Entries, List, Value},
 };
 
@@ -22,7 +22,7 @@ const ENTRY: usize = 2 * ELEMENT + 16;
 /// Counts a rendering's steps and bytes.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    pub(crate) limits: Limits,
+    pub(crate) limits: TemplateLimits,
     steps: Cell<u64>,
     bytes: Cell<usize>,
     lists: RefCell<Vec<Rc<RefCell<Vec<Value>>>>>,
@@ -30,7 +30,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &TemplateLimits) -> Self {
         Self {
             limits: *limits,
             steps: Cell::new(0),
@@ -41,17 +41,17 @@ impl Meter {
     }
 
     /// Counts steps.
-    pub(crate) fn steps(&self, steps: u64) -> Result<(), Limit> {
+    pub(crate) fn steps(&self, steps: u64) -> Result<(), TemplateLimit> {
         let total = self.steps.get().saturating_add(steps);
         self.steps.set(total);
         if total > self.limits.steps {
-            return Err(Limit::Steps(self.limits.steps));
+            return Err(TemplateLimit::Steps(self.limits.steps));
         }
         Ok(())
     }
 
     /// Counts the work on that many bytes or elements.
-    pub(crate) fn work(&self, size: usize) -> Result<(), Limit> {
+    pub(crate) fn work(&self, size: usize) -> Result<(), TemplateLimit> {
         self.steps(
             u64::try_from(size / 64)
                 .unwrap_or(u64::MAX)
@@ -60,33 +60,37 @@ impl Meter {
     }
 
     /// Counts a value of that many bytes, before it is made.
-    pub(crate) fn room(&self, bytes: usize) -> Result<(), Limit> {
+    pub(crate) fn room(&self, bytes: usize) -> Result<(), TemplateLimit> {
         if bytes > self.limits.value {
-            return Err(Limit::Value(self.limits.value));
+            return Err(TemplateLimit::Value(self.limits.value));
         }
         let total = self.bytes.get().saturating_add(bytes);
         self.bytes.set(total);
         if total > self.limits.memory {
-            return Err(Limit::Memory(self.limits.memory));
+            return Err(TemplateLimit::Memory(self.limits.memory));
         }
         self.work(bytes)
     }
 
     /// Refuses a depth that is not allowed.
-    pub(crate) fn depth(&self, depth: usize) -> Result<(), Limit> {
+    pub(crate) fn depth(&self, depth: usize) -> Result<(), TemplateLimit> {
         let most = self.limits.nesting();
         if depth > most {
-            return Err(Limit::Depth(most));
+            return Err(TemplateLimit::Depth(most));
         }
         Ok(())
     }
 
-    pub(crate) fn text(&self, text: String) -> Result<Value, Limit> {
+    pub(crate) fn text(&self, text: String) -> Result<Value, TemplateLimit> {
         self.room(text.len())?;
         Ok(Value::Text(Arc::from(text)))
     }
 
-    pub(crate) fn list(&self, elements: Elements, values: Vec<Value>) -> Result<Value, Limit> {
+    pub(crate) fn list(
+        &self,
+        elements: Elements,
+        values: Vec<Value>,
+    ) -> Result<Value, TemplateLimit> {
         self.room(values.len().saturating_mul(ELEMENT))?;
         let length = values.len();
         let behind = Rc::new(RefCell::new(values));
@@ -115,7 +119,7 @@ impl Meter {
     pub(crate) fn texts<T: Into<String>>(
         &self,
         texts: impl IntoIterator<Item = T>,
-    ) -> Result<Value, Limit> {
+    ) -> Result<Value, TemplateLimit> {
         let mut values = Vec::new();
         for text in texts {
             self.room(ELEMENT)?;
@@ -124,7 +128,7 @@ impl Meter {
         self.list(Elements::Texts, values)
     }
 
-    pub(crate) fn dict(&self, of_texts: bool, entries: Entries) -> Result<Value, Limit> {
+    pub(crate) fn dict(&self, of_texts: bool, entries: Entries) -> Result<Value, TemplateLimit> {
         let keys: usize = entries.keys().map(|it| it.len()).sum();
         self.room(entries.len().saturating_mul(ENTRY).saturating_add(keys))?;
         let entries = Rc::new(RefCell::new(entries));
@@ -133,10 +137,10 @@ impl Meter {
     }
 
     /// Counts an entry that is added to a dictionary.
-    pub(crate) fn entry(&self, dict: &Dict, key: &str) -> Result<(), Limit> {
+    pub(crate) fn entry(&self, dict: &Dict, key: &str) -> Result<(), TemplateLimit> {
         let size = (dict.entries.borrow().len() + 1).saturating_mul(ENTRY);
         if size > self.limits.value {
-            return Err(Limit::Value(self.limits.value));
+            return Err(TemplateLimit::Value(self.limits.value));
         }
         self.room(ENTRY + key.len())
     }
@@ -156,14 +160,14 @@ impl Drop for Meter {
 
 /// A text that is being written, of a limited length.
 #[derive(Debug)]
-pub(crate) struct Sink<'m> {
+pub(crate) struct MeteredOutput<'m> {
     meter: &'m Meter,
     pub(crate) text: String,
     most: usize,
-    beyond: Limit,
+    beyond: TemplateLimit,
 }
 
-impl<'m> Sink<'m> {
+impl<'m> MeteredOutput<'m> {
     /// The output of a template.
     pub(crate) fn output(meter: &'m Meter) -> Self {
         let most = meter.limits.output;
@@ -171,7 +175,7 @@ impl<'m> Sink<'m> {
             meter,
             text: String::new(),
             most,
-            beyond: Limit::Output(most),
+            beyond: TemplateLimit::Output(most),
         }
     }
 
@@ -182,7 +186,7 @@ impl<'m> Sink<'m> {
             meter,
             text: String::new(),
             most,
-            beyond: Limit::Value(most),
+            beyond: TemplateLimit::Value(most),
         }
     }
 
@@ -190,7 +194,7 @@ impl<'m> Sink<'m> {
         self.meter
     }
 
-    pub(crate) fn push(&mut self, text: &str) -> Result<(), Limit> {
+    pub(crate) fn push(&mut self, text: &str) -> Result<(), TemplateLimit> {
         if self.text.len().saturating_add(text.len()) > self.most {
             return Err(self.beyond);
         }
@@ -198,7 +202,7 @@ impl<'m> Sink<'m> {
         self.meter.work(text.len())
     }
 
-    pub(crate) fn push_char(&mut self, character: char) -> Result<(), Limit> {
+    pub(crate) fn push_char(&mut self, character: char) -> Result<(), TemplateLimit> {
         if self.text.len() + character.len_utf8() > self.most {
             return Err(self.beyond);
         }
@@ -207,7 +211,7 @@ impl<'m> Sink<'m> {
     }
 
     /// The same character many times.
-    pub(crate) fn pad(&mut self, character: char, times: usize) -> Result<(), Limit> {
+    pub(crate) fn pad(&mut self, character: char, times: usize) -> Result<(), TemplateLimit> {
         if self
             .text
             .len()
@@ -221,7 +225,7 @@ impl<'m> Sink<'m> {
     }
 
     /// What was written, as a value.
-    pub(crate) fn finish(self) -> Result<Value, Limit> {
+    pub(crate) fn finish(self) -> Result<Value, TemplateLimit> {
         self.meter.text(self.text)
     }
 }

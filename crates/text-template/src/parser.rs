@@ -12,19 +12,19 @@ mod pipeline;
 use std::collections::BTreeMap;
 
 use crate::{
-    ast::{Node, Span},
-    error::{ParseError, ParseProblem, Place},
-    lexer::{Kind, Token, tokens},
-    limits::Limits,
+    ast::{Span, TemplateNode},
+    error::{TemplateParseError, TemplateParseProblem, TemplatePlace},
+    lexer::{TemplateToken, TokenKind, tokens},
+    limits::TemplateLimits,
 };
 
 /// The templates of a text by name.
-pub(crate) type Trees = BTreeMap<String, Vec<Node>>;
+pub(crate) type Trees = BTreeMap<String, Vec<TemplateNode>>;
 
-type Parsed<T = ()> = Result<T, ParseError>;
+type ParsedBlock<T = ()> = Result<T, TemplateParseError>;
 
 /// Reads a text. The template of the text as a whole has the given name.
-pub(crate) fn parse(name: &str, text: &str, limits: &Limits) -> Parsed<Trees> {
+pub(crate) fn parse(name: &str, text: &str, limits: &TemplateLimits) -> ParsedBlock<Trees> {
     let mut parser = Parser {
         name,
         text,
@@ -33,10 +33,10 @@ pub(crate) fn parse(name: &str, text: &str, limits: &Limits) -> Parsed<Trees> {
         at: 0,
         depth: 0,
         trees: Trees::new(),
-        scope: Scope::default(),
+        scope: VariableScope::default(),
     };
     if text.len() > limits.text {
-        let limit = crate::error::Limit::Text(limits.text);
+        let limit = crate::error::TemplateLimit::Text(limits.text);
         return Err(parser.error(Span { from: 0, to: 0 }, limit.into()));
     }
     parser.tokens = tokens(text).map_err(|error| {
@@ -44,7 +44,7 @@ pub(crate) fn parse(name: &str, text: &str, limits: &Limits) -> Parsed<Trees> {
             from: error.from,
             to: error.to,
         };
-        parser.error(span, ParseProblem::Syntax(error.problem.to_owned()))
+        parser.error(span, TemplateParseProblem::Syntax(error.problem.to_owned()))
     })?;
     let nodes = parser.whole()?;
     parser.add(name.to_owned(), nodes)?;
@@ -53,12 +53,12 @@ pub(crate) fn parse(name: &str, text: &str, limits: &Limits) -> Parsed<Trees> {
 
 /// What a template that is being read knows. Each one begins anew.
 #[derive(Debug)]
-struct Scope {
+struct VariableScope {
     variables: Vec<String>,
     ranges: usize,
 }
 
-impl Default for Scope {
+impl Default for VariableScope {
     fn default() -> Self {
         Self {
             variables: vec!["$".to_owned()],
@@ -71,11 +71,11 @@ struct Parser<'t> {
     name: &'t str,
     text: &'t str,
     most: usize,
-    tokens: Vec<Token>,
+    tokens: Vec<TemplateToken>,
     at: usize,
     depth: usize,
     trees: Trees,
-    scope: Scope,
+    scope: VariableScope,
 }
 
 /// How a list of nodes ended.
@@ -86,69 +86,69 @@ enum Ending {
 }
 
 impl<'t> Parser<'t> {
-    fn error(&self, span: Span, problem: ParseProblem) -> ParseError {
-        ParseError {
-            place: Place::of(self.name, self.text, span.from, span.to),
+    fn error(&self, span: Span, problem: TemplateParseProblem) -> TemplateParseError {
+        TemplateParseError {
+            place: TemplatePlace::of(self.name, self.text, span.from, span.to),
             problem,
         }
     }
 
-    fn syntax<T>(&self, token: Token, problem: impl Into<String>) -> Parsed<T> {
+    fn syntax<T>(&self, token: TemplateToken, problem: impl Into<String>) -> ParsedBlock<T> {
         let span = Span {
             from: token.from,
             to: token.to,
         };
-        Err(self.error(span, ParseProblem::Syntax(problem.into())))
+        Err(self.error(span, TemplateParseProblem::Syntax(problem.into())))
     }
 
-    fn unexpected<T>(&self, token: Token, context: &str) -> Parsed<T> {
-        if token.kind == Kind::Eof {
+    fn unexpected<T>(&self, token: TemplateToken, context: &str) -> ParsedBlock<T> {
+        if token.kind == TokenKind::Eof {
             return self.syntax(token, format!("unexpected end of the text in {context}"));
         }
         let word: String = self.word(token).chars().take(20).collect();
         self.syntax(token, format!("unexpected {word:?} in {context}"))
     }
 
-    fn word(&self, token: Token) -> &'t str {
+    fn word(&self, token: TemplateToken) -> &'t str {
         self.text.get(token.from..token.to).unwrap_or_default()
     }
 
-    fn end(&self) -> Token {
+    fn end(&self) -> TemplateToken {
         let end = self.text.len();
-        Token {
-            kind: Kind::Eof,
+        TemplateToken {
+            kind: TokenKind::Eof,
             from: end,
             to: end,
         }
     }
 
-    fn peek(&self) -> Token {
+    fn peek(&self) -> TemplateToken {
         self.tokens
             .get(self.at)
             .copied()
             .unwrap_or_else(|| self.end())
     }
 
-    fn next(&mut self) -> Token {
+    fn next(&mut self) -> TemplateToken {
         let token = self.peek();
         self.at += 1;
         token
     }
 
     /// The next token that is no space, which is then the next one.
-    fn peek_word(&mut self) -> Token {
-        while self.peek().kind == Kind::Space {
+    fn peek_word(&mut self) -> TemplateToken {
+        while self.peek().kind == TokenKind::Space {
             self.at += 1;
         }
         self.peek()
     }
 
-    fn next_word(&mut self) -> Token {
+    fn next_word(&mut self) -> TemplateToken {
         self.peek_word();
         self.next()
     }
 
-    fn expect(&mut self, kind: Kind, context: &str) -> Parsed<Token> {
+    fn expect(&mut self, kind: TokenKind, context: &str) -> ParsedBlock<TemplateToken> {
         let token = self.next_word();
         if token.kind == kind {
             Ok(token)
@@ -158,7 +158,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Goes one level deeper for what is read within.
-    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> ParsedBlock<T>) -> ParsedBlock<T> {
         self.depth += 1;
         if self.depth > self.most {
             let token = self.peek();
@@ -166,7 +166,7 @@ impl<'t> Parser<'t> {
                 from: token.from,
                 to: token.to,
             };
-            let limit = crate::error::Limit::Depth(self.most);
+            let limit = crate::error::TemplateLimit::Depth(self.most);
             return Err(self.error(span, limit.into()));
         }
         let result = read(self);
@@ -175,7 +175,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Keeps a template, unless there is one of that name that is more than spaces.
-    fn add(&mut self, name: String, nodes: Vec<Node>) -> Parsed {
+    fn add(&mut self, name: String, nodes: Vec<TemplateNode>) -> ParsedBlock {
         let is_new_empty = self.is_empty(&nodes);
         match self.trees.get(&name) {
             Some(old) if !self.is_empty(old) => {
@@ -192,19 +192,19 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn is_empty(&self, nodes: &[Node]) -> bool {
+    fn is_empty(&self, nodes: &[TemplateNode]) -> bool {
         nodes.iter().all(|node| match node {
-            Node::Text(span) => {
+            TemplateNode::Text(span) => {
                 let text = self.text.get(span.from..span.to);
                 text.unwrap_or_default().trim().is_empty()
             }
-            Node::Action(_)
-            | Node::If(_)
-            | Node::With(_)
-            | Node::Range(_)
-            | Node::Template(_)
-            | Node::Break
-            | Node::Continue => false,
+            TemplateNode::Action(_)
+            | TemplateNode::If(_)
+            | TemplateNode::With(_)
+            | TemplateNode::Range(_)
+            | TemplateNode::Template(_)
+            | TemplateNode::Break
+            | TemplateNode::Continue => false,
         })
     }
 }

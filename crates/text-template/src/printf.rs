@@ -3,17 +3,17 @@
 mod printer;
 
 use crate::{
-    error::RenderProblem,
+    error::TemplateRenderProblem,
     format::Flags,
-    meter::{Meter, Sink},
+    meter::{Meter, MeteredOutput},
     value::Value,
 };
 use printer::Printer;
 
-type Written = Result<(), RenderProblem>;
+type Written = Result<(), TemplateRenderProblem>;
 
 /// `Sprint`: spaces stand between values of which neither is a text.
-pub(crate) fn print(sink: &mut Sink<'_>, values: &[Value]) -> Written {
+pub(crate) fn print(sink: &mut MeteredOutput<'_>, values: &[Value]) -> Written {
     let mut after_text = true;
     for value in values {
         let is_text = matches!(value, Value::Text(_));
@@ -27,7 +27,7 @@ pub(crate) fn print(sink: &mut Sink<'_>, values: &[Value]) -> Written {
 }
 
 /// `Sprintln`
-pub(crate) fn println(sink: &mut Sink<'_>, values: &[Value]) -> Written {
+pub(crate) fn println(sink: &mut MeteredOutput<'_>, values: &[Value]) -> Written {
     for (place, value) in values.iter().enumerate() {
         if place > 0 {
             sink.push(" ")?;
@@ -38,19 +38,19 @@ pub(crate) fn println(sink: &mut Sink<'_>, values: &[Value]) -> Written {
 }
 
 /// One value as `%v` prints it.
-pub(crate) fn one(sink: &mut Sink<'_>, value: &Value) -> Written {
+pub(crate) fn one(sink: &mut MeteredOutput<'_>, value: &Value) -> Written {
     Printer::new(sink).argument(value, 'v')
 }
 
 /// The text of one value as `%v` prints it.
-pub(crate) fn text_of(meter: &Meter, value: &Value) -> Result<String, RenderProblem> {
-    let mut sink = Sink::value(meter);
+pub(crate) fn text_of(meter: &Meter, value: &Value) -> Result<String, TemplateRenderProblem> {
+    let mut sink = MeteredOutput::value(meter);
     one(&mut sink, value)?;
     Ok(sink.text)
 }
 
 /// `Sprintf`
-pub(crate) fn printf(sink: &mut Sink<'_>, format: &str, values: &[Value]) -> Written {
+pub(crate) fn printf(sink: &mut MeteredOutput<'_>, format: &str, values: &[Value]) -> Written {
     Formatter {
         printer: Printer::new(sink),
         values,
@@ -88,7 +88,7 @@ impl Formatter<'_, '_, '_> {
     }
 
     /// Everything from the flags to the verb.
-    fn directive<'f>(&mut self, format: &'f str) -> Result<&'f str, RenderProblem> {
+    fn directive<'f>(&mut self, format: &'f str) -> Result<&'f str, TemplateRenderProblem> {
         self.printer.flags = Flags::default();
         let flags = &mut self.printer.flags;
         let mut rest = format;
@@ -121,7 +121,7 @@ impl Formatter<'_, '_, '_> {
         &mut self,
         rest: &'f str,
         after_index: &mut bool,
-    ) -> Result<&'f str, RenderProblem> {
+    ) -> Result<&'f str, TemplateRenderProblem> {
         if let Some(rest) = rest.strip_prefix('*') {
             let number = self.number();
             let Some(number) = number else {
@@ -150,7 +150,7 @@ impl Formatter<'_, '_, '_> {
         &mut self,
         format: &'f str,
         after_index: &mut bool,
-    ) -> Result<&'f str, RenderProblem> {
+    ) -> Result<&'f str, TemplateRenderProblem> {
         // A point at the very end is a verb.
         if !format.starts_with('.') || format.len() < 2 {
             return Ok(format);

@@ -6,7 +6,7 @@ use crate::unicode::is_print;
 
 /// A literal that cannot be read, or whose text is no text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub(crate) enum UnreadQuote {
     Syntax,
     NotUtf8,
 }
@@ -66,58 +66,58 @@ pub(crate) fn can_be_raw(text: &str) -> bool {
 }
 
 /// Reads a string literal with its quotes.
-pub(crate) fn unquote(literal: &str) -> Result<String, Unread> {
+pub(crate) fn unquote(literal: &str) -> Result<String, UnreadQuote> {
     let inner = |quote: char| literal.strip_prefix(quote)?.strip_suffix(quote);
     if let Some(raw) = inner('`') {
         // As in Go's own sources.
         return Ok(raw.replace('\r', ""));
     }
-    let mut rest = inner('"').ok_or(Unread::Syntax)?;
+    let mut rest = inner('"').ok_or(UnreadQuote::Syntax)?;
     let mut bytes = Vec::with_capacity(rest.len());
     while !rest.is_empty() {
         let (piece, after) = unquote_one(rest, '"')?;
         match piece {
-            Piece::Byte(byte) => bytes.push(byte),
-            Piece::Character(character) => {
+            QuotePiece::Byte(byte) => bytes.push(byte),
+            QuotePiece::Character(character) => {
                 bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
             }
         }
         rest = after;
     }
-    String::from_utf8(bytes).map_err(|_| Unread::NotUtf8)
+    String::from_utf8(bytes).map_err(|_| UnreadQuote::NotUtf8)
 }
 
 /// Reads a character literal with its quotes.
-pub(crate) fn unquote_character(literal: &str) -> Result<u32, Unread> {
-    let inner = literal.strip_prefix('\'').ok_or(Unread::Syntax)?;
+pub(crate) fn unquote_character(literal: &str) -> Result<u32, UnreadQuote> {
+    let inner = literal.strip_prefix('\'').ok_or(UnreadQuote::Syntax)?;
     let (piece, rest) = unquote_one(inner, '\'')?;
     if rest != "'" {
-        return Err(Unread::Syntax);
+        return Err(UnreadQuote::Syntax);
     }
     Ok(match piece {
-        Piece::Byte(byte) => u32::from(byte),
-        Piece::Character(character) => u32::from(character),
+        QuotePiece::Byte(byte) => u32::from(byte),
+        QuotePiece::Character(character) => u32::from(character),
     })
 }
 
-enum Piece {
+enum QuotePiece {
     Byte(u8),
     Character(char),
 }
 
 /// Go's `UnquoteChar`.
-fn unquote_one(text: &str, quote: char) -> Result<(Piece, &str), Unread> {
+fn unquote_one(text: &str, quote: char) -> Result<(QuotePiece, &str), UnreadQuote> {
     let mut characters = text.chars();
-    let first = characters.next().ok_or(Unread::Syntax)?;
+    let first = characters.next().ok_or(UnreadQuote::Syntax)?;
     if first == quote || first == '\n' {
-        return Err(Unread::Syntax);
+        return Err(UnreadQuote::Syntax);
     }
     if first != '\\' {
-        return Ok((Piece::Character(first), characters.as_str()));
+        return Ok((QuotePiece::Character(first), characters.as_str()));
     }
-    let letter = characters.next().ok_or(Unread::Syntax)?;
+    let letter = characters.next().ok_or(UnreadQuote::Syntax)?;
     let rest = characters.as_str();
-    let simple = |character| Ok((Piece::Character(character), rest));
+    let simple = |character| Ok((QuotePiece::Character(character), rest));
     match letter {
         'a' => simple('\u{7}'),
         'b' => simple('\u{8}'),
@@ -130,29 +130,29 @@ fn unquote_one(text: &str, quote: char) -> Result<(Piece, &str), Unread> {
         '\'' | '"' if letter == quote => simple(letter),
         'x' => {
             let (code, rest) = number(rest, 2, 16)?;
-            let byte = u8::try_from(code).map_err(|_| Unread::Syntax)?;
-            Ok((Piece::Byte(byte), rest))
+            let byte = u8::try_from(code).map_err(|_| UnreadQuote::Syntax)?;
+            Ok((QuotePiece::Byte(byte), rest))
         }
         '0'..='7' => {
             let octal = text.get(1..).unwrap_or_default();
             let (code, rest) = number(octal, 3, 8)?;
-            let byte = u8::try_from(code).map_err(|_| Unread::Syntax)?;
-            Ok((Piece::Byte(byte), rest))
+            let byte = u8::try_from(code).map_err(|_| UnreadQuote::Syntax)?;
+            Ok((QuotePiece::Byte(byte), rest))
         }
         'u' | 'U' => {
             let (code, rest) = number(rest, if letter == 'u' { 4 } else { 8 }, 16)?;
-            let character = char::from_u32(code).ok_or(Unread::Syntax)?;
-            Ok((Piece::Character(character), rest))
+            let character = char::from_u32(code).ok_or(UnreadQuote::Syntax)?;
+            Ok((QuotePiece::Character(character), rest))
         }
-        _ => Err(Unread::Syntax),
+        _ => Err(UnreadQuote::Syntax),
     }
 }
 
-fn number(text: &str, digits: usize, base: u32) -> Result<(u32, &str), Unread> {
-    let written = text.get(..digits).ok_or(Unread::Syntax)?;
+fn number(text: &str, digits: usize, base: u32) -> Result<(u32, &str), UnreadQuote> {
+    let written = text.get(..digits).ok_or(UnreadQuote::Syntax)?;
     if !written.chars().all(|it| it.is_digit(base)) {
-        return Err(Unread::Syntax);
+        return Err(UnreadQuote::Syntax);
     }
-    let code = u32::from_str_radix(written, base).map_err(|_| Unread::Syntax)?;
+    let code = u32::from_str_radix(written, base).map_err(|_| UnreadQuote::Syntax)?;
     Ok((code, text.get(digits..).unwrap_or_default()))
 }

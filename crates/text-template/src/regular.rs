@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use regex::{Regex, RegexBuilder};
 
 use crate::{
-    error::{Limit, Refusal, RenderProblem},
+    error::{Refusal, TemplateLimit, TemplateRenderProblem},
     meter::Meter,
 };
 
@@ -23,30 +23,30 @@ const CACHE: usize = 1 << 20;
 
 /// A compiled expression, and how many elements it has with its repetitions written out.
 #[derive(Debug)]
-pub(crate) struct Expression {
+pub(crate) struct RegexExpression {
     pub(crate) regex: Regex,
     elements: usize,
 }
 
-impl Expression {
-    pub(crate) fn compile(meter: &Meter, pattern: &str) -> Result<Self, RenderProblem> {
+impl RegexExpression {
+    pub(crate) fn compile(meter: &Meter, pattern: &str) -> Result<Self, TemplateRenderProblem> {
         let most = meter.limits.regex.min(MOST);
-        let mut reader = Reader {
+        let mut reader = RegexReader {
             meter,
             rest: pattern,
             written: String::new(),
             most,
         };
         let refused = |why: String| {
-            RenderProblem::Refused(Refusal::Regex {
+            TemplateRenderProblem::Refused(Refusal::Regex {
                 pattern: pattern.chars().take(100).collect(),
                 why,
             })
         };
         let whole = match reader.alternation(0) {
             Ok(whole) => whole,
-            Err(Stop::Limit(limit)) => return Err(limit.into()),
-            Err(Stop::Refused(why)) => return Err(refused(why.to_owned())),
+            Err(RegexStop::Limit(limit)) => return Err(limit.into()),
+            Err(RegexStop::Refused(why)) => return Err(refused(why.to_owned())),
         };
         if !reader.rest.is_empty() {
             return Err(refused("a parenthesis is not opened".to_owned()));
@@ -67,31 +67,31 @@ impl Expression {
     }
 
     /// Counts a search in the rest of a text: at worst each element looks at each character.
-    pub(crate) fn search(&self, meter: &Meter, length: usize) -> Result<(), Limit> {
+    pub(crate) fn search(&self, meter: &Meter, length: usize) -> Result<(), TemplateLimit> {
         let looks = length.saturating_mul(self.elements) / 512;
         meter.steps(u64::try_from(looks).unwrap_or(u64::MAX).saturating_add(1))
     }
 }
 
-enum Stop {
+enum RegexStop {
     Refused(&'static str),
-    Limit(Limit),
+    Limit(TemplateLimit),
 }
 
-impl From<Limit> for Stop {
-    fn from(limit: Limit) -> Self {
+impl From<TemplateLimit> for RegexStop {
+    fn from(limit: TemplateLimit) -> Self {
         Self::Limit(limit)
     }
 }
 
 /// What was read.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct RegexPart {
     can_be_empty: bool,
     elements: usize,
 }
 
-impl Part {
+impl RegexPart {
     const fn one() -> Self {
         Self {
             can_be_empty: false,
@@ -107,14 +107,14 @@ impl Part {
     }
 }
 
-struct Reader<'m, 'p> {
+struct RegexReader<'m, 'p> {
     meter: &'m Meter,
     rest: &'p str,
     written: String,
     most: usize,
 }
 
-impl Reader<'_, '_> {
+impl RegexReader<'_, '_> {
     fn take(&mut self, word: &str) -> bool {
         let rest = self.rest.strip_prefix(word);
         self.rest = rest.unwrap_or(self.rest);
@@ -127,9 +127,9 @@ impl Reader<'_, '_> {
         Some(next)
     }
 
-    fn counted(&self, elements: usize) -> Result<usize, Limit> {
+    fn counted(&self, elements: usize) -> Result<usize, TemplateLimit> {
         if elements > self.most {
-            return Err(Limit::Regex(self.most));
+            return Err(TemplateLimit::Regex(self.most));
         }
         Ok(elements)
     }
@@ -143,7 +143,7 @@ impl Reader<'_, '_> {
     }
 
     /// Up to a closing parenthesis or the end.
-    fn alternation(&mut self, depth: usize) -> Result<Part, Stop> {
+    fn alternation(&mut self, depth: usize) -> Result<RegexPart, RegexStop> {
         self.meter.depth(depth)?;
         let mut whole = self.concatenation(depth)?;
         while self.take("|") {
@@ -155,8 +155,8 @@ impl Reader<'_, '_> {
         Ok(whole)
     }
 
-    fn concatenation(&mut self, depth: usize) -> Result<Part, Stop> {
-        let mut whole = Part {
+    fn concatenation(&mut self, depth: usize) -> Result<RegexPart, RegexStop> {
+        let mut whole = RegexPart {
             can_be_empty: true,
             elements: 0,
         };
@@ -164,7 +164,7 @@ impl Reader<'_, '_> {
             self.meter.steps(1)?;
             let Some(part) = self.atom(depth)? else {
                 if self.repetition().is_some() {
-                    return Err(Stop::Refused("nothing is repeated"));
+                    return Err(RegexStop::Refused("nothing is repeated"));
                 }
                 continue;
             };
@@ -176,10 +176,10 @@ impl Reader<'_, '_> {
     }
 
     /// One element; none for a change of flags.
-    fn atom(&mut self, depth: usize) -> Result<Option<Part>, Stop> {
+    fn atom(&mut self, depth: usize) -> Result<Option<RegexPart>, RegexStop> {
         let before = self.rest;
         let Some(character) = self.next() else {
-            return Err(Stop::Refused("it ends too early"));
+            return Err(RegexStop::Refused("it ends too early"));
         };
         match character {
             '(' => return self.group(depth),
@@ -188,23 +188,23 @@ impl Reader<'_, '_> {
             '.' => self.written.push('.'),
             '^' | '$' => {
                 self.written.push(character);
-                return Ok(Some(Part::assertion()));
+                return Ok(Some(RegexPart::assertion()));
             }
-            '*' | '+' | '?' => return Err(Stop::Refused("nothing is repeated")),
+            '*' | '+' | '?' => return Err(RegexStop::Refused("nothing is repeated")),
             '{' => {
                 self.rest = before;
                 if self.repetition().is_some() {
-                    return Err(Stop::Refused("nothing is repeated"));
+                    return Err(RegexStop::Refused("nothing is repeated"));
                 }
                 self.rest = before.get(1..).unwrap_or_default();
                 self.literal('{');
             }
             _ => self.literal(character),
         }
-        Ok(Some(Part::one()))
+        Ok(Some(RegexPart::one()))
     }
 
-    fn group(&mut self, depth: usize) -> Result<Option<Part>, Stop> {
+    fn group(&mut self, depth: usize) -> Result<Option<RegexPart>, RegexStop> {
         if self.take("?P<") || self.take("?<") {
             let end = self.rest.find('>').unwrap_or(0);
             let name = self.rest.get(..end).unwrap_or_default();
@@ -213,7 +213,7 @@ impl Reader<'_, '_> {
                     .chars()
                     .all(|it| it.is_ascii_alphanumeric() || it == '_');
             if !is_name {
-                return Err(Stop::Refused(
+                return Err(RegexStop::Refused(
                     "a group has no name of letters, digits and _",
                 ));
             }
@@ -224,7 +224,7 @@ impl Reader<'_, '_> {
             let flags = self.rest.get(..end).unwrap_or_default();
             let (on, off) = flags.split_once('-').unwrap_or((flags, "i"));
             if !format!("{on}{off}").chars().all(|it| "imsU".contains(it)) || off.is_empty() {
-                return Err(Stop::Refused(
+                return Err(RegexStop::Refused(
                     "a group begins in another way than ( (?: (?flags",
                 ));
             }
@@ -232,13 +232,13 @@ impl Reader<'_, '_> {
             self.rest = self.rest.get(end..).unwrap_or_default();
             if self.take(")") {
                 if flags.is_empty() {
-                    return Err(Stop::Refused("flags are missing"));
+                    return Err(RegexStop::Refused("flags are missing"));
                 }
                 self.written.push(')');
                 return Ok(None);
             }
             if !self.take(":") {
-                return Err(Stop::Refused("a parenthesis is not closed"));
+                return Err(RegexStop::Refused("a parenthesis is not closed"));
             }
             self.written.push(':');
         } else {
@@ -246,11 +246,11 @@ impl Reader<'_, '_> {
         }
         let inner = self.alternation(depth + 1)?;
         if !self.take(")") {
-            return Err(Stop::Refused("a parenthesis is not closed"));
+            return Err(RegexStop::Refused("a parenthesis is not closed"));
         }
         self.written.push(')');
         let elements = self.counted(inner.elements + 1)?;
-        Ok(Some(Part { elements, ..inner }))
+        Ok(Some(RegexPart { elements, ..inner }))
     }
 
     /// A repetition: at least and at most how often.
@@ -277,7 +277,7 @@ impl Reader<'_, '_> {
         Some(bounds)
     }
 
-    fn repeated(&mut self, part: Part) -> Result<Part, Stop> {
+    fn repeated(&mut self, part: RegexPart) -> Result<RegexPart, RegexStop> {
         let before = self.rest;
         let Some((least, most)) = self.repetition() else {
             return Ok(part);
@@ -287,27 +287,27 @@ impl Reader<'_, '_> {
             .unwrap_or_default();
         let largest = most.unwrap_or(least);
         if largest > MOST || largest < least {
-            return Err(Stop::Refused("a number of repetitions is too large"));
+            return Err(RegexStop::Refused("a number of repetitions is too large"));
         }
         if part.can_be_empty {
-            return Err(Stop::Refused("what is repeated can be empty"));
+            return Err(RegexStop::Refused("what is repeated can be empty"));
         }
         self.written.push_str(sign);
         if self.take("?") {
             self.written.push('?');
         }
         if self.repetition().is_some() {
-            return Err(Stop::Refused("a repetition is repeated"));
+            return Err(RegexStop::Refused("a repetition is repeated"));
         }
         let copies = largest.max(least + usize::from(most.is_none())).max(1);
-        Ok(Part {
+        Ok(RegexPart {
             can_be_empty: least == 0,
             elements: self.counted(part.elements.saturating_mul(copies))?,
         })
     }
 
     /// After a backslash, outside of a class.
-    fn escape(&mut self) -> Result<Part, Stop> {
+    fn escape(&mut self) -> Result<RegexPart, RegexStop> {
         let assertion = match self.rest.chars().next() {
             Some('A') => "\\A",
             Some('z') => "\\z",
@@ -317,15 +317,15 @@ impl Reader<'_, '_> {
         if !assertion.is_empty() {
             self.next();
             self.written.push_str(assertion);
-            return Ok(Part::assertion());
+            return Ok(RegexPart::assertion());
         }
         if let Some(class) = self.perl_class() {
             self.written.push_str(&class);
-            return Ok(Part::one());
+            return Ok(RegexPart::one());
         }
         let character = self.escaped()?;
         self.literal(character);
-        Ok(Part::one())
+        Ok(RegexPart::one())
     }
 
     /// Digits, word characters and spaces are those of ASCII in Go.
@@ -343,8 +343,8 @@ impl Reader<'_, '_> {
     }
 
     /// A character after a backslash.
-    fn escaped(&mut self) -> Result<char, Stop> {
-        let refused = Stop::Refused("an escape is not available");
+    fn escaped(&mut self) -> Result<char, RegexStop> {
+        let refused = RegexStop::Refused("an escape is not available");
         Ok(match self.next() {
             Some('a') => '\u{7}',
             Some('f') => '\u{c}',
@@ -358,8 +358,8 @@ impl Reader<'_, '_> {
         })
     }
 
-    fn hexadecimal(&mut self) -> Result<char, Stop> {
-        let refused = || Stop::Refused("a hexadecimal number is no character");
+    fn hexadecimal(&mut self) -> Result<char, RegexStop> {
+        let refused = || RegexStop::Refused("a hexadecimal number is no character");
         let digits = if self.take("{") {
             let end = self.rest.find('}').ok_or_else(refused)?;
             let digits = self.rest.get(..end).unwrap_or_default();

@@ -5,25 +5,29 @@ use serde_json::Value as Json;
 
 use crate::{
     data,
-    error::{ParseError, Place, RenderError},
+    error::{TemplateParseError, TemplatePlace, TemplateRenderError},
     exec::{self, Setting},
-    limits::{Limits, MissingKey},
+    limits::{MissingKey, TemplateLimits},
     meter::Meter,
     parser::{self, Trees},
 };
 
 /// A parsed template.
 #[derive(Debug)]
-pub struct Template {
+pub struct TextTemplate {
     name: String,
     text: String,
     trees: Trees,
     missing: MissingKey,
 }
 
-impl Template {
+impl TextTemplate {
     /// Reads a text. The name is that of the text as a whole, and stands in errors.
-    pub fn parse(name: &str, text: &str, limits: &Limits) -> Result<Self, ParseError> {
+    pub fn parse(
+        name: &str,
+        text: &str,
+        limits: &TemplateLimits,
+    ) -> Result<Self, TemplateParseError> {
         Ok(Self {
             name: name.to_owned(),
             text: text.to_owned(),
@@ -42,12 +46,12 @@ impl Template {
     pub fn render(
         &self,
         data: &Json,
-        limits: &Limits,
+        limits: &TemplateLimits,
         now: Timestamp,
-    ) -> Result<String, RenderError> {
+    ) -> Result<String, TemplateRenderError> {
         let meter = Meter::new(limits);
-        let data = data::value_of(&meter, data).map_err(|limit| RenderError {
-            place: Place::of(&self.name, &self.text, 0, 0),
+        let data = data::value_of(&meter, data).map_err(|limit| TemplateRenderError {
+            place: TemplatePlace::of(&self.name, &self.text, 0, 0),
             problem: limit.into(),
         })?;
         let setting = Setting {

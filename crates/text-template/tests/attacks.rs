@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use text_template::{Limit, Limits, ParseError, ParseProblem, Refusal, RenderProblem, Template};
+use text_template::{
+    Refusal, TemplateLimit, TemplateLimits, TemplateParseError, TemplateParseProblem,
+    TemplateRenderProblem, TextTemplate,
+};
 
 /// Even without optimisation, and beside other tests.
 const SOON: Duration = Duration::from_secs(20);
@@ -20,15 +23,16 @@ fn data() -> Value {
     json!({"s": "x".repeat(1000), "list": (0..1000).collect::<Vec<_>>()})
 }
 
-fn parsed(text: &str) -> Result<Template, ParseError> {
-    Template::parse("attack", text, &Limits::default())
+fn parsed(text: &str) -> Result<TextTemplate, TemplateParseError> {
+    TextTemplate::parse("attack", text, &TemplateLimits::default())
 }
 
-fn render(text: &str, data: &Value) -> Result<usize, RenderProblem> {
+fn render(text: &str, data: &Value) -> Result<usize, TemplateRenderProblem> {
     let began = Instant::now();
-    let rendered = parsed(text)
-        .unwrap()
-        .render(data, &Limits::default(), Timestamp::UNIX_EPOCH);
+    let rendered =
+        parsed(text)
+            .unwrap()
+            .render(data, &TemplateLimits::default(), Timestamp::UNIX_EPOCH);
     assert!(began.elapsed() < SOON, "{text}: {:?}", began.elapsed());
     rendered.map(|it| it.len()).map_err(|it| it.problem)
 }
@@ -44,13 +48,13 @@ enum Stop {
 
 fn stopped(text: &str) -> Stop {
     match render(text, &data()) {
-        Err(RenderProblem::Limit(limit)) => match limit {
-            Limit::Steps(_) => Stop::Steps,
-            Limit::Depth(_) => Stop::Depth,
-            Limit::Output(_) => Stop::Output,
-            Limit::Value(_) => Stop::Value,
-            Limit::Regex(_) => Stop::Regex,
-            Limit::Memory(_) | Limit::Text(_) => panic!("{text}: {limit}"),
+        Err(TemplateRenderProblem::Limit(limit)) => match limit {
+            TemplateLimit::Steps(_) => Stop::Steps,
+            TemplateLimit::Depth(_) => Stop::Depth,
+            TemplateLimit::Output(_) => Stop::Output,
+            TemplateLimit::Value(_) => Stop::Value,
+            TemplateLimit::Regex(_) => Stop::Regex,
+            TemplateLimit::Memory(_) | TemplateLimit::Text(_) => panic!("{text}: {limit}"),
         },
         other => panic!("{text}: {other:?}"),
     }
@@ -193,16 +197,19 @@ fn what_would_take_too_long_is_stopped() {
 /// Texts that are freed count too: with fewer steps for each byte it would be this limit that is reached.
 #[test]
 fn all_values_together_have_a_limit() {
-    let limits = Limits {
+    let limits = TemplateLimits {
         memory: 4_000,
-        ..Limits::default()
+        ..TemplateLimits::default()
     };
     let template = parsed("{{ range until 9 }}{{ $x := repeat 500 `x` }}{{ end }}").unwrap();
     let problem = template
         .render(&json!({}), &limits, Timestamp::UNIX_EPOCH)
         .unwrap_err()
         .problem;
-    assert_eq!(problem, RenderProblem::Limit(Limit::Memory(4_000)));
+    assert_eq!(
+        problem,
+        TemplateRenderProblem::Limit(TemplateLimit::Memory(4_000))
+    );
 }
 
 #[test]
@@ -275,11 +282,11 @@ fn what_is_nested_too_deeply_is_stopped() {
 /// Nothing of it is freed by recursion.
 #[test]
 fn what_contains_itself_or_a_million_others_is_freed() {
-    let limits = Limits {
+    let limits = TemplateLimits {
         steps: 20_000_000,
         memory: 1 << 30,
         value: 1 << 30,
-        ..Limits::default()
+        ..TemplateLimits::default()
     };
     for text in [
         r"{{ $l := list }}{{ range until 1000000 }}{{ $l = list $l }}{{ end }}",
@@ -306,12 +313,15 @@ fn texts_that_are_nested_too_deeply_are_no_templates() {
         r#"{{ block "a" . }}"#.repeat(20_000),
     ] {
         let problem = parsed(&text).unwrap_err().problem;
-        assert_eq!(problem, ParseProblem::Limit(Limit::Depth(64)));
+        assert_eq!(
+            problem,
+            TemplateParseProblem::Limit(TemplateLimit::Depth(64))
+        );
     }
     let long = "x".repeat((1 << 20) + 1);
     assert_eq!(
         parsed(&long).unwrap_err().problem,
-        ParseProblem::Limit(Limit::Text(1 << 20))
+        TemplateParseProblem::Limit(TemplateLimit::Text(1 << 20))
     );
 }
 
@@ -331,15 +341,15 @@ fn long_texts_are_templates() {
 /// With the largest nesting that a caller can ask for, on the stack of a thread of tests: 2 MiB.
 #[test]
 fn the_largest_nesting_fits_the_stack_of_a_thread() {
-    let limits = Limits {
+    let limits = TemplateLimits {
         depth: usize::MAX,
-        ..Limits::default()
+        ..TemplateLimits::default()
     };
     let most = text_template::MAX_DEPTH;
     let attempt = |text: &str| {
-        let template = Template::parse("deep", text, &limits)?;
+        let template = TextTemplate::parse("deep", text, &limits)?;
         let rendered = template.render(&data(), &limits, Timestamp::UNIX_EPOCH);
-        Ok::<_, ParseError>(rendered.map(|it| it.len()).map_err(|it| it.problem))
+        Ok::<_, TemplateParseError>(rendered.map(|it| it.len()).map_err(|it| it.problem))
     };
     for depth in [most / 2, most - 3, most, most * 2] {
         let _ = attempt(&format!(
@@ -376,7 +386,7 @@ fn the_largest_nesting_fits_the_stack_of_a_thread() {
         let _ = attempt(text);
     }
     let deep = (0..90).fold(json!(1), |it, _| Value::Array(vec![it]));
-    let template = Template::parse("deep", "{{ toPrettyJson . }}", &limits).unwrap();
+    let template = TextTemplate::parse("deep", "{{ toPrettyJson . }}", &limits).unwrap();
     assert!(
         template
             .render(&deep, &limits, Timestamp::UNIX_EPOCH)
@@ -387,7 +397,10 @@ fn the_largest_nesting_fits_the_stack_of_a_thread() {
         .render(&deeper, &limits, Timestamp::UNIX_EPOCH)
         .unwrap_err()
         .problem;
-    assert_eq!(problem, RenderProblem::Limit(Limit::Depth(most)));
+    assert_eq!(
+        problem,
+        TemplateRenderProblem::Limit(TemplateLimit::Depth(most))
+    );
     // serde_json frees by recursion.
     std::mem::forget(deeper);
 }
@@ -397,7 +410,8 @@ fn what_is_refused_names_its_place_and_word() {
     let says = |text: &str| match parsed(text) {
         Err(error) => error.to_string(),
         Ok(template) => {
-            let rendered = template.render(&data(), &Limits::default(), Timestamp::UNIX_EPOCH);
+            let rendered =
+                template.render(&data(), &TemplateLimits::default(), Timestamp::UNIX_EPOCH);
             rendered.unwrap_err().to_string()
         }
     };
@@ -442,9 +456,13 @@ fn what_is_refused_names_its_place_and_word() {
         assert_eq!(says(text), wanted, "{text}");
     }
     let refused = parsed(r#"{{ b64dec "!" }}"#).unwrap();
-    let refused = refused.render(&json!({}), &Limits::default(), Timestamp::UNIX_EPOCH);
+    let refused = refused.render(
+        &json!({}),
+        &TemplateLimits::default(),
+        Timestamp::UNIX_EPOCH,
+    );
     assert_eq!(
         refused.unwrap_err().problem,
-        RenderProblem::Refused(Refusal::NotEncoded("b64dec"))
+        TemplateRenderProblem::Refused(Refusal::NotEncoded("b64dec"))
     );
 }

@@ -14,7 +14,9 @@ use grammar::templates;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use text_template::{Limit, Limits, MissingKey, RenderProblem, Template};
+use text_template::{
+    MissingKey, TemplateLimit, TemplateLimits, TemplateRenderProblem, TextTemplate,
+};
 
 fn data() -> Value {
     json!({
@@ -27,12 +29,12 @@ fn data() -> Value {
 }
 
 /// Renders, if it can be parsed, and checks the limit of the output.
-fn try_out(text: &str, data: &Value, limits: &Limits) {
-    let Ok(template) = Template::parse("random", text, limits) else {
+fn try_out(text: &str, data: &Value, limits: &TemplateLimits) {
+    let Ok(template) = TextTemplate::parse("random", text, limits) else {
         return;
     };
     for missing in [MissingKey::Error, MissingKey::Zero, MissingKey::NoValue] {
-        let template = Template::parse("random", text, limits).unwrap();
+        let template = TextTemplate::parse("random", text, limits).unwrap();
         let template = template.with_missing_key(missing);
         if let Ok(text) = template.render(data, limits, Timestamp::UNIX_EPOCH) {
             assert!(text.len() <= limits.output);
@@ -114,42 +116,42 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        try_out(&String::from_utf8_lossy(&bytes), &data(), &Limits::default());
+        try_out(&String::from_utf8_lossy(&bytes), &data(), &TemplateLimits::default());
     }
 
     #[test]
     fn no_pieces_of_the_language_make_it_panic(text in texts()) {
-        try_out(&text, &data(), &Limits::default());
+        try_out(&text, &data(), &TemplateLimits::default());
     }
 
     #[test]
     fn no_template_of_the_grammar_makes_it_panic(text in templates()) {
-        try_out(&text, &data(), &Limits::default());
+        try_out(&text, &data(), &TemplateLimits::default());
     }
 
     #[test]
     fn every_limit_is_kept(text in templates(), steps in 0_u64..500, bytes in 0_usize..300, depth in 0_usize..8) {
-        let limits = Limits {
+        let limits = TemplateLimits {
             depth, steps, output: bytes, value: bytes, memory: 20 * bytes, regex: bytes / 10, text: 10_000,
         };
         try_out(&text, &data(), &limits);
-        try_out(&text, &Value::Null, &Limits { depth: usize::MAX, ..Limits::default() });
+        try_out(&text, &Value::Null, &TemplateLimits { depth: usize::MAX, ..TemplateLimits::default() });
     }
 
     #[test]
     fn the_same_is_rendered_with_just_enough(text in templates()) {
-        let limits = Limits::default();
-        let render = |limits: &Limits| {
-            let template = Template::parse("random", &text, limits).ok()?;
+        let limits = TemplateLimits::default();
+        let render = |limits: &TemplateLimits| {
+            let template = TextTemplate::parse("random", &text, limits).ok()?;
             Some(template.render(&data(), limits, Timestamp::UNIX_EPOCH))
         };
         if let Some(Ok(whole)) = render(&limits) {
-            let exact = Limits { output: whole.len(), ..limits };
+            let exact = TemplateLimits { output: whole.len(), ..limits };
             prop_assert_eq!(render(&exact), Some(Ok(whole.clone())));
             if !whole.is_empty() {
-                let less = Limits { output: whole.len() - 1, ..limits };
+                let less = TemplateLimits { output: whole.len() - 1, ..limits };
                 let problem = render(&less).unwrap().unwrap_err().problem;
-                prop_assert_eq!(problem, RenderProblem::Limit(Limit::Output(whole.len() - 1)));
+                prop_assert_eq!(problem, TemplateRenderProblem::Limit(TemplateLimit::Output(whole.len() - 1)));
             }
         }
     }

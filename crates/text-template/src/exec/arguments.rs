@@ -2,7 +2,7 @@
 
 use super::{Rendered, Run};
 use crate::{
-    ast::{Number, Span, Term, Word},
+    ast::{NumberLiteral, Span, Term, Word},
     functions::{Call, Function, How, Takes},
     value::Value,
 };
@@ -125,7 +125,7 @@ impl<'t> Run<'t> {
     }
 
     /// A constant of the type that is wanted.
-    fn number(&self, span: Span, number: Number, takes: Takes) -> Rendered<Value> {
+    fn number(&self, span: Span, number: NumberLiteral, takes: Takes) -> Rendered<Value> {
         match (takes, number.int) {
             (Takes::Any | Takes::Raw, _) => self.constant(span, number),
             (Takes::Int, Some(int)) => Ok(Value::Int(int)),
@@ -135,7 +135,7 @@ impl<'t> Run<'t> {
     }
 
     /// A constant of the type that its writing says.
-    pub(super) fn constant(&self, span: Span, number: Number) -> Rendered<Value> {
+    pub(super) fn constant(&self, span: Span, number: NumberLiteral) -> Rendered<Value> {
         match number.int {
             _ if number.is_float => Ok(Value::Float(number.float)),
             Some(int) => Ok(Value::Int(int)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Rendered, Run};
 use crate::{
     ast::{Span, Term, Word},
-    error::{Refusal, RenderProblem},
+    error::{Refusal, TemplateRenderProblem},
     limits::MissingKey,
     value::Value,
 };
@@ -32,7 +32,7 @@ impl<'t> Run<'t> {
         let missing = self.setting.missing;
         match value {
             Value::Nothing if missing == MissingKey::Error => {
-                Err(self.error(span, RenderProblem::MissingKey(field.to_owned())))
+                Err(self.error(span, TemplateRenderProblem::MissingKey(field.to_owned())))
             }
             Value::Nothing => Ok(Value::Nothing),
             Value::Nil => self.invalid(
@@ -45,7 +45,7 @@ impl<'t> Run<'t> {
             Value::Dict(dict) => match (dict.get(field), missing) {
                 (Some(value), _) => Ok(value),
                 (None, MissingKey::Error) => {
-                    Err(self.error(span, RenderProblem::MissingKey(field.to_owned())))
+                    Err(self.error(span, TemplateRenderProblem::MissingKey(field.to_owned())))
                 }
                 (None, MissingKey::Zero) if dict.of_texts => Ok(Value::text("")),
                 (None, MissingKey::Zero) => Ok(Value::Nil),
@@ -53,7 +53,7 @@ impl<'t> Run<'t> {
             },
             Value::Time(_) => {
                 let refusal = Refusal::Method(field.to_owned());
-                Err(self.error(span, RenderProblem::Refused(refusal)))
+                Err(self.error(span, TemplateRenderProblem::Refused(refusal)))
             }
             Value::Bool(_)
             | Value::Int(_)

@@ -1,7 +1,7 @@
 //! `print` and its kin, and the escapes of Go's own package.
 
 use super::{Call, Function, Result, Takes, urls::query_escaped, variadic};
-use crate::{error::Limit, meter::Sink, printf, unicode::is_print, value::Value};
+use crate::{error::TemplateLimit, meter::MeteredOutput, printf, unicode::is_print, value::Value};
 
 pub(super) const FUNCTIONS: &[Function] = &[
     variadic("print", &[], Takes::Any, |call| {
@@ -41,13 +41,13 @@ fn joined(call: &Call<'_>) -> Result<String> {
             }
         })
         .collect();
-    let mut sink = Sink::value(call.meter);
+    let mut sink = MeteredOutput::value(call.meter);
     printf::print(&mut sink, &values)?;
     call.work(sink.text.len())?;
     Ok(sink.text)
 }
 
-fn html(sink: &mut Sink<'_>, character: char) -> std::result::Result<(), Limit> {
+fn html(sink: &mut MeteredOutput<'_>, character: char) -> std::result::Result<(), TemplateLimit> {
     match character {
         '\0' => sink.push_char('\u{fffd}'),
         '"' => sink.push("&#34;"),
@@ -59,7 +59,7 @@ fn html(sink: &mut Sink<'_>, character: char) -> std::result::Result<(), Limit> 
     }
 }
 
-fn js(sink: &mut Sink<'_>, character: char) -> std::result::Result<(), Limit> {
+fn js(sink: &mut MeteredOutput<'_>, character: char) -> std::result::Result<(), TemplateLimit> {
     match character {
         '\\' => sink.push("\\\\"),
         '\'' => sink.push("\\'"),

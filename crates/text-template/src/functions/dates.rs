@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Call, Function, Result, Takes, function};
 use crate::{
-    error::{Refusal, RenderProblem},
+    error::{Refusal, TemplateRenderProblem},
     time_text::{duration, formatted, parse_duration},
     value::Value,
 };
@@ -52,8 +52,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-fn clock(call: &Call<'_>) -> RenderProblem {
-    RenderProblem::Refused(Refusal::Clock(call.function))
+fn clock(call: &Call<'_>) -> TemplateRenderProblem {
+    TemplateRenderProblem::Refused(Refusal::Clock(call.function))
 }
 
 fn in_zone(call: &Call<'_>) -> Result {
@@ -63,7 +63,9 @@ fn in_zone(call: &Call<'_>) -> Result {
 /// A time or seconds, in a layout of Go's.
 fn dated(call: &Call<'_>, layout: &str, date: &Value, zone: &str) -> Result {
     if !matches!(zone, "" | "UTC" | "Local") {
-        return Err(RenderProblem::Refused(Refusal::Zone(zone.to_owned())));
+        return Err(TemplateRenderProblem::Refused(Refusal::Zone(
+            zone.to_owned(),
+        )));
     }
     let time = match date {
         Value::Time(time) => *time,

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Call, Function, Result, Takes, function, variadic};
 use crate::{
-    error::{Refusal, RenderProblem},
+    error::{Refusal, TemplateRenderProblem},
     value::{Dict, Elements, Entries, Value},
 };
 
@@ -81,7 +81,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
 /// A dictionary that is about to change.
 pub(super) fn changed(call: &Call<'_>, index: usize) -> Result<Dict> {
     let refusal = Refusal::Change("a change to a dictionary that is nil");
-    call.dict(index).ok_or(RenderProblem::Refused(refusal))
+    call.dict(index)
+        .ok_or(TemplateRenderProblem::Refused(refusal))
 }
 
 /// The entries of a dictionary, with their cost.
@@ -135,7 +136,7 @@ fn dig(call: &Call<'_>) -> Result {
     Ok(found)
 }
 
-fn not_a_dict(call: &Call<'_>, value: &Value) -> RenderProblem {
+fn not_a_dict(call: &Call<'_>, value: &Value) -> TemplateRenderProblem {
     call.failed(format!(
         "interface conversion: interface {{}} is {}, not map[string]interface {{}}",
         value.type_name()

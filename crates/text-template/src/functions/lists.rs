@@ -6,7 +6,7 @@ use super::{
     variadic,
 };
 use crate::{
-    error::{Refusal, RenderProblem},
+    error::{Refusal, TemplateRenderProblem},
     meter::Meter,
     value::{Elements, List, Value},
 };
@@ -171,7 +171,7 @@ fn slice(call: &Call<'_>) -> Result {
         return Err(call.failed("slice bounds out of range"));
     };
     if end > list.length {
-        return Err(RenderProblem::Refused(Refusal::Beyond));
+        return Err(TemplateRenderProblem::Refused(Refusal::Beyond));
     }
     if start > end {
         return Err(call.failed("slice bounds out of range"));

@@ -2,7 +2,7 @@
 
 use super::{Call, Function, Result, Takes, dicts::changed, variadic};
 use crate::{
-    error::{Refusal, RenderProblem},
+    error::{Refusal, TemplateRenderProblem},
     value::{Dict, Value},
 };
 
@@ -37,11 +37,11 @@ fn merge(
     from: &Dict,
     overwrite: bool,
     depth: usize,
-) -> std::result::Result<(), RenderProblem> {
+) -> std::result::Result<(), TemplateRenderProblem> {
     call.meter.depth(depth)?;
     if into.of_texts || from.of_texts {
         let refusal = Refusal::Change("a merge with what split makes");
-        return Err(RenderProblem::Refused(refusal));
+        return Err(TemplateRenderProblem::Refused(refusal));
     }
     if into.is_same(from) {
         return Ok(());

@@ -6,9 +6,9 @@ use regex::Captures;
 
 use super::{Call, Function, Result, Takes, function};
 use crate::{
-    error::RenderProblem,
-    meter::{Meter, Sink},
-    regular::Expression,
+    error::TemplateRenderProblem,
+    meter::{Meter, MeteredOutput},
+    regular::RegexExpression,
     unicode::{is_digit, is_letter},
     value::{Elements, Value},
 };
@@ -50,12 +50,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-fn expression(call: &Call<'_>) -> Result<Arc<Expression>> {
+fn expression(call: &Call<'_>) -> Result<Arc<RegexExpression>> {
     let pattern = call.text(0);
     if let Some(known) = call.expressions.borrow().get(&*pattern) {
         return Ok(Arc::clone(known));
     }
-    let compiled = Arc::new(Expression::compile(call.meter, &pattern)?);
+    let compiled = Arc::new(RegexExpression::compile(call.meter, &pattern)?);
     let mut kept = call.expressions.borrow_mut();
     if kept.len() >= KEPT {
         kept.pop_first();
@@ -80,7 +80,7 @@ fn find(call: &Call<'_>) -> Result {
 /// Go's search for all matches: none is empty and right after another one.
 fn all(
     call: &Call<'_>,
-    expression: &Expression,
+    expression: &RegexExpression,
     text: &str,
     most: i64,
 ) -> Result<Vec<(usize, usize)>> {
@@ -175,10 +175,10 @@ fn replace(call: &Call<'_>, is_template: bool) -> Result {
 
 /// Go's `Expand`: `$1`, `${1}`, `$name`, `$$`.
 fn expand(
-    sink: &mut Sink<'_>,
+    sink: &mut MeteredOutput<'_>,
     template: &str,
     groups: &Captures<'_>,
-) -> std::result::Result<(), RenderProblem> {
+) -> std::result::Result<(), TemplateRenderProblem> {
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('$') {
         sink.push(before)?;

@@ -2,8 +2,8 @@
 
 use super::{Call, Function, Result, Takes, function, variadic};
 use crate::{
-    error::{Refusal, RenderProblem},
-    meter::Sink,
+    error::{Refusal, TemplateRenderProblem},
+    meter::MeteredOutput,
     printf,
     quote::quoted,
     unicode,
@@ -186,7 +186,7 @@ pub(super) fn cut(call: &Call<'_>, text: &str, start: i64, end: i64) -> Result {
     }
     let piece = text.get(start..end);
     let refusal = Refusal::NotUtf8(call.function);
-    call.make(piece.ok_or(RenderProblem::Refused(refusal))?)
+    call.make(piece.ok_or(TemplateRenderProblem::Refused(refusal))?)
 }
 
 fn abbreviated(call: &Call<'_>, text: &str, offset: i64, width: i64) -> Result {
@@ -222,7 +222,7 @@ fn appended(call: &Call<'_>, before: &str, text: &Value, after: &str) -> Result 
 }
 
 /// Every argument that is not nil, with a space between them.
-fn joined(call: &Call<'_>, write: impl Fn(&mut Sink<'_>, &Value) -> Result<()>) -> Result {
+fn joined(call: &Call<'_>, write: impl Fn(&mut MeteredOutput<'_>, &Value) -> Result<()>) -> Result {
     call.write(|sink| {
         let values = call.values.iter().filter(|it| !it.is_nothing());
         for (place, value) in values.enumerate() {

@@ -2,7 +2,7 @@
 
 use super::{Call, Function, Result, Takes, function, variadic};
 use crate::{
-    error::RenderProblem,
+    error::TemplateRenderProblem,
     number::{float_of, int_of, parse_float, parse_signed},
     printf,
     value::{List, Value},
@@ -218,7 +218,7 @@ fn are_lists_equal(
     one: &List,
     other: &List,
     depth: usize,
-) -> std::result::Result<bool, RenderProblem> {
+) -> std::result::Result<bool, TemplateRenderProblem> {
     let is_same = std::rc::Rc::ptr_eq(&one.behind, &other.behind) && one.from == other.from;
     if one.elements != other.elements || one.is_nil != other.is_nil || one.length != other.length {
         return Ok(false);

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, net::Ipv6Addr};
 
 use super::{Call, Function, Result, Takes, dicts::changed, function};
 use crate::{
-    error::{Refusal, RenderProblem},
+    error::{Refusal, TemplateRenderProblem},
     value::{Dict, Entries, Value},
 };
 
@@ -15,7 +15,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 /// The parts of an address in which other characters are written as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum UrlPart {
     Path,
     Host,
     Zone,
@@ -25,24 +25,24 @@ enum Part {
 }
 
 /// Whether a byte is written as `%XX` there.
-fn is_escaped(byte: u8, part: Part) -> bool {
+fn is_escaped(byte: u8, part: UrlPart) -> bool {
     if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
         return false;
     }
     let plain: &[u8] = match part {
-        Part::Path => b"$&+,/:;=@",
-        Part::User => b"$&+,;=",
-        Part::Query => b"",
-        Part::Fragment => b"!$&()*+,/:;=?@",
-        Part::Host | Part::Zone => b"!\"$&'()*+,:;<=>[]",
+        UrlPart::Path => b"$&+,/:;=@",
+        UrlPart::User => b"$&+,;=",
+        UrlPart::Query => b"",
+        UrlPart::Fragment => b"!$&()*+,/:;=?@",
+        UrlPart::Host | UrlPart::Zone => b"!\"$&'()*+,:;<=>[]",
     };
     !plain.contains(&byte)
 }
 
-fn escaped(text: &str, part: Part) -> String {
+fn escaped(text: &str, part: UrlPart) -> String {
     let mut written = String::new();
     for byte in text.bytes() {
-        if byte == b' ' && part == Part::Query {
+        if byte == b' ' && part == UrlPart::Query {
             written.push('+');
         } else if is_escaped(byte, part) {
             let _ = write!(written, "%{byte:02X}");
@@ -55,27 +55,27 @@ fn escaped(text: &str, part: Part) -> String {
 
 /// Go's `QueryEscape`.
 pub(super) fn query_escaped(text: &str) -> String {
-    escaped(text, Part::Query)
+    escaped(text, UrlPart::Query)
 }
 
 /// Why an address cannot be read.
-enum Unread {
+enum UnreadUrl {
     Wrong(&'static str),
     NotUtf8,
 }
 
-type Read<T> = std::result::Result<T, Unread>;
+type Read<T> = std::result::Result<T, UnreadUrl>;
 
-fn unescaped(text: &str, part: Part) -> Read<String> {
-    let wrong = Unread::Wrong("invalid URL escape");
-    let is_host = matches!(part, Part::Host | Part::Zone);
+fn unescaped(text: &str, part: UrlPart) -> Read<String> {
+    let wrong = UnreadUrl::Wrong("invalid URL escape");
+    let is_host = matches!(part, UrlPart::Host | UrlPart::Zone);
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
         rest = after;
         if *first != b'%' {
             if is_host && first.is_ascii() && is_escaped(*first, part) {
-                return Err(Unread::Wrong("invalid character in host name"));
+                return Err(UnreadUrl::Wrong("invalid character in host name"));
             }
             bytes.push(*first);
             continue;
@@ -92,17 +92,17 @@ fn unescaped(text: &str, part: Part) -> Read<String> {
         };
         let byte = u8::try_from(16 * high_digit + low_digit).unwrap_or(0);
         let is_percent = (*high, *low) == (b'2', b'5');
-        if part == Part::Host && high_digit < 8 && !is_percent {
+        if part == UrlPart::Host && high_digit < 8 && !is_percent {
             return Err(wrong);
         }
-        let is_odd = byte != b' ' && is_escaped(byte, Part::Host);
-        if part == Part::Zone && !is_percent && is_odd {
+        let is_odd = byte != b' ' && is_escaped(byte, UrlPart::Host);
+        if part == UrlPart::Zone && !is_percent && is_odd {
             return Err(wrong);
         }
         bytes.push(byte);
         rest = after;
     }
-    String::from_utf8(bytes).map_err(|_| Unread::NotUtf8)
+    String::from_utf8(bytes).map_err(|_| UnreadUrl::NotUtf8)
 }
 
 #[derive(Debug, Default)]
@@ -122,7 +122,7 @@ fn scheme_of(text: &str) -> Read<(&str, &str)> {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' => {}
             b'0'..=b'9' | b'+' | b'-' | b'.' if at > 0 => {}
-            b':' if at == 0 => return Err(Unread::Wrong("missing protocol scheme")),
+            b':' if at == 0 => return Err(UnreadUrl::Wrong("missing protocol scheme")),
             b':' => {
                 let (scheme, rest) = text.split_at(at);
                 return Ok((scheme, rest.get(1..).unwrap_or_default()));
@@ -136,10 +136,12 @@ fn scheme_of(text: &str) -> Read<(&str, &str)> {
 fn read(text: &str) -> Read<Address> {
     let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
     if text.bytes().any(|it| it < b' ' || it == 0x7f) {
-        return Err(Unread::Wrong("net/url: invalid control character in URL"));
+        return Err(UnreadUrl::Wrong(
+            "net/url: invalid control character in URL",
+        ));
     }
     let mut address = Address {
-        fragment: unescaped(fragment, Part::Fragment)?,
+        fragment: unescaped(fragment, UrlPart::Fragment)?,
         ..Address::default()
     };
     if text == "*" {
@@ -156,7 +158,7 @@ fn read(text: &str) -> Read<Address> {
             return Ok(address);
         }
         if rest.split('/').next().is_some_and(|it| it.contains(':')) {
-            return Err(Unread::Wrong(
+            return Err(UnreadUrl::Wrong(
                 "first path segment in URL cannot contain colon",
             ));
         }
@@ -169,7 +171,7 @@ fn read(text: &str) -> Read<Address> {
         read_authority(&mut address, authority)?;
         path = after;
     }
-    address.path = unescaped(path, Part::Path)?;
+    address.path = unescaped(path, UrlPart::Path)?;
     Ok(address)
 }
 
@@ -181,9 +183,9 @@ fn read_authority(address: &mut Address, authority: &str) -> Read<()> {
     address.host = read_host(&address.scheme, host)?;
     let is_valid = |it: char| it.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(it);
     if !user.chars().all(is_valid) {
-        return Err(Unread::Wrong("net/url: invalid userinfo"));
+        return Err(UnreadUrl::Wrong("net/url: invalid userinfo"));
     }
-    let written = |text: &str| Ok(escaped(&unescaped(text, Part::User)?, Part::User));
+    let written = |text: &str| Ok(escaped(&unescaped(text, UrlPart::User)?, UrlPart::User));
     address.user = Some(match user.split_once(':') {
         None => written(user)?,
         Some((name, password)) => format!("{}:{}", written(name)?, written(password)?),
@@ -194,34 +196,37 @@ fn read_authority(address: &mut Address, authority: &str) -> Read<()> {
 fn read_host(scheme: &str, host: &str) -> Read<String> {
     match host.rfind('[') {
         Some(0) => read_literal(host),
-        Some(_) => Err(Unread::Wrong("invalid IP-literal")),
+        Some(_) => Err(UnreadUrl::Wrong("invalid IP-literal")),
         None => {
             if let Some(first) = host.find(':') {
                 let is_web = matches!(scheme, "http" | "https");
                 let at = if is_web { Some(first) } else { host.rfind(':') };
                 let port = at.and_then(|at| host.get(at..)).unwrap_or_default();
                 if !is_port(port) {
-                    return Err(Unread::Wrong("invalid port after host"));
+                    return Err(UnreadUrl::Wrong("invalid port after host"));
                 }
             }
-            unescaped(host, Part::Host)
+            unescaped(host, UrlPart::Host)
         }
     }
 }
 
 /// `[address]` or `[address%25zone]`, and a port.
 fn read_literal(host: &str) -> Read<String> {
-    let missing = Unread::Wrong("missing ']' in host");
+    let missing = UnreadUrl::Wrong("missing ']' in host");
     let (inside, port) = host.rsplit_once(']').ok_or(missing)?;
     if !is_port(port) {
-        return Err(Unread::Wrong("invalid port after host"));
+        return Err(UnreadUrl::Wrong("invalid port after host"));
     }
     let inside = inside.strip_prefix('[').unwrap_or(inside);
     let (name, zone) = inside.split_at(inside.find("%25").unwrap_or(inside.len()));
-    let (name, zone) = (unescaped(name, Part::Host)?, unescaped(zone, Part::Zone)?);
+    let (name, zone) = (
+        unescaped(name, UrlPart::Host)?,
+        unescaped(zone, UrlPart::Zone)?,
+    );
     let is_zone = zone.is_empty() || zone.len() > 1;
     if name.contains('%') || !is_zone || name.parse::<Ipv6Addr>().is_err() {
-        return Err(Unread::Wrong("invalid host"));
+        return Err(UnreadUrl::Wrong("invalid host"));
     }
     Ok(format!("[{name}{zone}]{port}"))
 }
@@ -242,10 +247,10 @@ fn hostname(host: &str) -> &str {
     inside.unwrap_or(name)
 }
 
-fn failed(call: &Call<'_>, unread: &Unread) -> RenderProblem {
+fn failed(call: &Call<'_>, unread: &UnreadUrl) -> TemplateRenderProblem {
     match unread {
-        Unread::Wrong(why) => call.failed(format!("unable to parse url: {why}")),
-        Unread::NotUtf8 => RenderProblem::Refused(Refusal::NotUtf8(call.function)),
+        UnreadUrl::Wrong(why) => call.failed(format!("unable to parse url: {why}")),
+        UnreadUrl::NotUtf8 => TemplateRenderProblem::Refused(Refusal::NotUtf8(call.function)),
     }
 }
 
@@ -308,11 +313,11 @@ fn join(call: &Call<'_>) -> Result {
             text.push_str(user);
             text.push('@');
         }
-        text.push_str(&escaped(&host, Part::Host));
+        text.push_str(&escaped(&host, UrlPart::Host));
         let path = if path == "*" {
             path
         } else {
-            escaped(&path, Part::Path)
+            escaped(&path, UrlPart::Path)
         };
         if !path.is_empty() && !path.starts_with('/') && !host.is_empty() {
             text.push('/');
@@ -331,7 +336,7 @@ fn join(call: &Call<'_>) -> Result {
     }
     if !fragment.is_empty() {
         text.push('#');
-        text.push_str(&escaped(&fragment, Part::Fragment));
+        text.push_str(&escaped(&fragment, UrlPart::Fragment));
     }
     call.make(text)
 }

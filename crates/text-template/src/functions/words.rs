@@ -2,7 +2,7 @@
 
 use super::{Call, Function, Result, Takes, function, wrap::wrapped};
 use crate::{
-    error::{Refusal, RenderProblem},
+    error::{Refusal, TemplateRenderProblem},
     unicode::{
         is_digit, is_letter, is_lower, is_number, is_punctuation, is_space, is_title, is_upper,
         to_lower, to_title, to_upper,
@@ -159,7 +159,7 @@ fn pascal_case(call: &Call<'_>) -> Result {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CaseKind {
     End,
     Number,
     Upper,
@@ -176,27 +176,27 @@ fn is_alphabet(character: char) -> bool {
     is_letter(character) && !is_apart
 }
 
-fn kind_of(character: char) -> Kind {
+fn kind_of(character: char) -> CaseKind {
     if is_connector(character) {
-        Kind::Connector
+        CaseKind::Connector
     } else if is_punctuation(character) {
-        Kind::Punctuation
+        CaseKind::Punctuation
     } else if is_upper(character) {
-        Kind::Upper
+        CaseKind::Upper
     } else if is_alphabet(character) {
-        Kind::Letters
+        CaseKind::Letters
     } else if is_number(character) {
-        Kind::Number
+        CaseKind::Number
     } else {
-        Kind::Other
+        CaseKind::Other
     }
 }
 
 /// The library's `nextWord`.
-fn next_word<'t>(rest: &mut &'t str) -> (Kind, &'t str) {
+fn next_word<'t>(rest: &mut &'t str) -> (CaseKind, &'t str) {
     let text = *rest;
     let Some(first) = text.chars().next() else {
-        return (Kind::End, "");
+        return (CaseKind::End, "");
     };
     let kind = kind_of(first);
     let is_small = |it: char| is_alphabet(it) && !is_upper(it);
@@ -206,15 +206,15 @@ fn next_word<'t>(rest: &mut &'t str) -> (Kind, &'t str) {
     };
     let after = first.len_utf8();
     let end = match kind {
-        Kind::End => 0,
-        Kind::Connector => while_so(after, &is_connector),
-        Kind::Punctuation => while_so(after, &is_punctuation),
-        Kind::Number => while_so(after, &is_number),
-        Kind::Letters => while_so(after, &is_small),
-        Kind::Other => while_so(after, &|it| {
+        CaseKind::End => 0,
+        CaseKind::Connector => while_so(after, &is_connector),
+        CaseKind::Punctuation => while_so(after, &is_punctuation),
+        CaseKind::Number => while_so(after, &is_number),
+        CaseKind::Letters => while_so(after, &is_small),
+        CaseKind::Other => while_so(after, &|it| {
             !is_connector(it) && !is_alphabet(it) && !is_number(it) && !is_punctuation(it)
         }),
-        Kind::Upper => {
+        CaseKind::Upper => {
             let end = while_so(after, &is_upper);
             if end == after {
                 while_so(after, &is_small)
@@ -234,8 +234,8 @@ fn next_word<'t>(rest: &mut &'t str) -> (Kind, &'t str) {
     (kind, word)
 }
 
-fn write_lower(into: &mut String, kind: Kind, word: &str, connector: char) {
-    if !matches!(kind, Kind::Upper | Kind::Connector) {
+fn write_lower(into: &mut String, kind: CaseKind, word: &str, connector: char) {
+    if !matches!(kind, CaseKind::Upper | CaseKind::Connector) {
         into.push_str(word);
         return;
     }
@@ -252,11 +252,13 @@ fn write_lower(into: &mut String, kind: Kind, word: &str, connector: char) {
 
 /// The library's `ToSnakeCase` and `ToKebabCase`.
 fn lower_case(call: &Call<'_>, connector: char) -> Result {
-    use Kind::{Connector, End, Letters, Number, Punctuation};
+    use CaseKind::{Connector, End, Letters, Number, Punctuation};
     let text = call.text(0);
     if text.contains(char::REPLACEMENT_CHARACTER) {
         // The library takes it for a broken character.
-        return Err(RenderProblem::Refused(Refusal::NotUtf8(call.function)));
+        return Err(TemplateRenderProblem::Refused(Refusal::NotUtf8(
+            call.function,
+        )));
     }
     call.work(text.len().saturating_mul(16))?;
     call.meter.room(text.len().saturating_mul(2))?;
@@ -281,12 +283,14 @@ fn lower_case(call: &Call<'_>, connector: char) -> Result {
             }
             Connector => write_lower(&mut written, before, last, connector),
             Punctuation => {}
-            Kind::End | Kind::Upper | Kind::Letters | Kind::Other if kind != Number => {
+            CaseKind::End | CaseKind::Upper | CaseKind::Letters | CaseKind::Other
+                if kind != Number =>
+            {
                 if !matches!(kind, Connector | Punctuation) {
                     written.push(connector);
                 }
             }
-            Kind::End | Kind::Upper | Kind::Letters | Kind::Other => {
+            CaseKind::End | CaseKind::Upper | CaseKind::Letters | CaseKind::Other => {
                 if rest.is_empty() {
                     continue;
                 }

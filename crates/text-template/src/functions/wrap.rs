@@ -1,7 +1,7 @@
 //! Breaking lines, as the library goutils does it: by bytes.
 
 use super::{Call, Result};
-use crate::error::{Refusal, RenderProblem};
+use crate::error::{Refusal, TemplateRenderProblem};
 
 /// Breaks a line at spaces so that pieces have at most so many bytes; long words too, if asked for.
 pub(super) fn wrapped(
@@ -15,7 +15,7 @@ pub(super) fn wrapped(
     let width = usize::try_from(width.max(1)).unwrap_or(usize::MAX);
     let bytes = text.as_bytes();
     let piece = |from: usize, to: usize| {
-        let refusal = RenderProblem::Refused(Refusal::NotUtf8(call.function));
+        let refusal = TemplateRenderProblem::Refused(Refusal::NotUtf8(call.function));
         text.get(from..to).ok_or(refusal)
     };
     call.write(|sink| {

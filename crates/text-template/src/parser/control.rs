@@ -1,50 +1,50 @@
 //! Texts, actions and what they enclose.
 
-use super::{Ending, Parsed, Parser, literal::string};
+use super::{Ending, ParsedBlock, Parser, literal::string};
 use crate::{
-    ast::{Branches, Invocation, Node, Range, Span},
-    lexer::{Kind, Token},
+    ast::{Branches, Invocation, Range, Span, TemplateNode},
+    lexer::{TemplateToken, TokenKind},
 };
 
 /// What an action is: a node, or the end of the list that it stands in.
-enum Piece {
-    Node(Node),
-    Ending(Ending, Token),
+enum ControlPiece {
+    Node(TemplateNode),
+    Ending(Ending, TemplateToken),
 }
 
 impl Parser<'_> {
     /// The text as a whole; only here can templates be defined.
-    pub(super) fn whole(&mut self) -> Parsed<Vec<Node>> {
+    pub(super) fn whole(&mut self) -> ParsedBlock<Vec<TemplateNode>> {
         let mut nodes = Vec::new();
-        while self.peek().kind != Kind::Eof {
+        while self.peek().kind != TokenKind::Eof {
             let before = self.at;
-            if self.peek().kind == Kind::Open {
+            if self.peek().kind == TokenKind::Open {
                 self.next();
-                if self.next_word().kind == Kind::Define {
+                if self.next_word().kind == TokenKind::Define {
                     self.definition()?;
                     continue;
                 }
                 self.at = before;
             }
             match self.piece()? {
-                Piece::Node(node) => nodes.push(node),
-                Piece::Ending(_, token) => return self.unexpected(token, "the text"),
+                ControlPiece::Node(node) => nodes.push(node),
+                ControlPiece::Ending(_, token) => return self.unexpected(token, "the text"),
             }
         }
         Ok(nodes)
     }
 
-    fn definition(&mut self) -> Parsed {
+    fn definition(&mut self) -> ParsedBlock {
         const CONTEXT: &str = "define clause";
         let token = self.next_word();
         let name = self.template_name(token, CONTEXT)?;
-        self.expect(Kind::Close, CONTEXT)?;
+        self.expect(TokenKind::Close, CONTEXT)?;
         let nodes = self.in_new_scope(CONTEXT)?;
         self.add(name, nodes)
     }
 
     /// The nodes of another template, up to its end.
-    fn in_new_scope(&mut self, context: &str) -> Parsed<Vec<Node>> {
+    fn in_new_scope(&mut self, context: &str) -> ParsedBlock<Vec<TemplateNode>> {
         let outer = std::mem::take(&mut self.scope);
         let (nodes, ending, token) = self.list()?;
         self.scope = outer;
@@ -54,21 +54,21 @@ impl Parser<'_> {
         Ok(nodes)
     }
 
-    fn template_name(&mut self, token: Token, context: &str) -> Parsed<String> {
-        if !matches!(token.kind, Kind::Quoted | Kind::Raw) {
+    fn template_name(&mut self, token: TemplateToken, context: &str) -> ParsedBlock<String> {
+        if !matches!(token.kind, TokenKind::Quoted | TokenKind::Raw) {
             return self.unexpected(token, context);
         }
         string(self, token)
     }
 
     /// Nodes up to an end or an else.
-    pub(super) fn list(&mut self) -> Parsed<(Vec<Node>, Ending, Token)> {
+    pub(super) fn list(&mut self) -> ParsedBlock<(Vec<TemplateNode>, Ending, TemplateToken)> {
         self.deeper(|parser| {
             let mut nodes = Vec::new();
-            while parser.peek_word().kind != Kind::Eof {
+            while parser.peek_word().kind != TokenKind::Eof {
                 match parser.piece()? {
-                    Piece::Node(node) => nodes.push(node),
-                    Piece::Ending(ending, token) => return Ok((nodes, ending, token)),
+                    ControlPiece::Node(node) => nodes.push(node),
+                    ControlPiece::Ending(ending, token) => return Ok((nodes, ending, token)),
                 }
             }
             let token = parser.peek();
@@ -76,73 +76,73 @@ impl Parser<'_> {
         })
     }
 
-    fn piece(&mut self) -> Parsed<Piece> {
+    fn piece(&mut self) -> ParsedBlock<ControlPiece> {
         let token = self.next_word();
         match token.kind {
-            Kind::Text => {
+            TokenKind::Text => {
                 let span = Span {
                     from: token.from,
                     to: token.to,
                 };
-                Ok(Piece::Node(Node::Text(span)))
+                Ok(ControlPiece::Node(TemplateNode::Text(span)))
             }
-            Kind::Open => self.action(),
+            TokenKind::Open => self.action(),
             _ => self.unexpected(token, "input"),
         }
     }
 
-    fn action(&mut self) -> Parsed<Piece> {
+    fn action(&mut self) -> ParsedBlock<ControlPiece> {
         let before = self.at;
         let token = self.next_word();
         let node = match token.kind {
-            Kind::End => {
-                self.expect(Kind::Close, "end")?;
-                return Ok(Piece::Ending(Ending::End, token));
+            TokenKind::End => {
+                self.expect(TokenKind::Close, "end")?;
+                return Ok(ControlPiece::Ending(Ending::End, token));
             }
-            Kind::Else => {
+            TokenKind::Else => {
                 // `else if` and `else with` are read by those that they belong to.
-                if !matches!(self.peek_word().kind, Kind::If | Kind::With) {
-                    self.expect(Kind::Close, "else")?;
+                if !matches!(self.peek_word().kind, TokenKind::If | TokenKind::With) {
+                    self.expect(TokenKind::Close, "else")?;
                 }
-                return Ok(Piece::Ending(Ending::Else, token));
+                return Ok(ControlPiece::Ending(Ending::Else, token));
             }
-            Kind::Break | Kind::Continue => self.jump(token)?,
-            Kind::If => Node::If(self.branches("if", Kind::If)?),
-            Kind::With => Node::With(self.branches("with", Kind::With)?),
-            Kind::Range => Node::Range(self.range()?),
-            Kind::Template => Node::Template(self.invocation()?),
-            Kind::Block => Node::Template(self.block()?),
+            TokenKind::Break | TokenKind::Continue => self.jump(token)?,
+            TokenKind::If => TemplateNode::If(self.branches("if", TokenKind::If)?),
+            TokenKind::With => TemplateNode::With(self.branches("with", TokenKind::With)?),
+            TokenKind::Range => TemplateNode::Range(self.range()?),
+            TokenKind::Template => TemplateNode::Template(self.invocation()?),
+            TokenKind::Block => TemplateNode::Template(self.block()?),
             _ => {
                 self.at = before;
                 self.peek_word();
-                Node::Action(self.pipeline("command", Kind::Close)?)
+                TemplateNode::Action(self.pipeline("command", TokenKind::Close)?)
             }
         };
-        Ok(Piece::Node(node))
+        Ok(ControlPiece::Node(node))
     }
 
-    fn jump(&mut self, token: Token) -> Parsed<Node> {
+    fn jump(&mut self, token: TemplateToken) -> ParsedBlock<TemplateNode> {
         let word = self.word(token);
         let close = self.next_word();
-        if close.kind != Kind::Close {
+        if close.kind != TokenKind::Close {
             return self.unexpected(close, &format!("{{{{{word}}}}}"));
         }
         if self.scope.ranges == 0 {
             return self.syntax(token, format!("{{{{{word}}}}} outside {{{{range}}}}"));
         }
-        Ok(if token.kind == Kind::Break {
-            Node::Break
+        Ok(if token.kind == TokenKind::Break {
+            TemplateNode::Break
         } else {
-            Node::Continue
+            TemplateNode::Continue
         })
     }
 
-    fn branches(&mut self, context: &str, kind: Kind) -> Parsed<Branches> {
+    fn branches(&mut self, context: &str, kind: TokenKind) -> ParsedBlock<Branches> {
         let outer = self.scope.variables.len();
         let mut arms = Vec::new();
         let mut otherwise = None;
         loop {
-            let pipe = self.pipeline(context, Kind::Close)?;
+            let pipe = self.pipeline(context, TokenKind::Close)?;
             let (body, ending, _) = self.list()?;
             arms.push((pipe, body));
             if ending == Ending::End {
@@ -160,7 +160,7 @@ impl Parser<'_> {
     }
 
     /// What stands between an else and its end.
-    fn last_list(&mut self) -> Parsed<Vec<Node>> {
+    fn last_list(&mut self) -> ParsedBlock<Vec<TemplateNode>> {
         let (nodes, ending, token) = self.list()?;
         if ending == Ending::Else {
             return self.syntax(token, "expected end; found {{else}}");
@@ -168,9 +168,9 @@ impl Parser<'_> {
         Ok(nodes)
     }
 
-    fn range(&mut self) -> Parsed<Range> {
+    fn range(&mut self) -> ParsedBlock<Range> {
         let outer = self.scope.variables.len();
-        let pipe = self.pipeline("range", Kind::Close)?;
+        let pipe = self.pipeline("range", TokenKind::Close)?;
         self.scope.ranges += 1;
         let (body, ending, _) = self.list()?;
         self.scope.ranges -= 1;
@@ -186,7 +186,7 @@ impl Parser<'_> {
         })
     }
 
-    fn invocation(&mut self) -> Parsed<Invocation> {
+    fn invocation(&mut self) -> ParsedBlock<Invocation> {
         const CONTEXT: &str = "template clause";
         let token = self.next_word();
         let name = self.template_name(token, CONTEXT)?;
@@ -194,16 +194,16 @@ impl Parser<'_> {
             from: token.from,
             to: token.to,
         };
-        let pipe = if self.peek_word().kind == Kind::Close {
+        let pipe = if self.peek_word().kind == TokenKind::Close {
             self.next();
             None
         } else {
-            Some(self.pipeline(CONTEXT, Kind::Close)?)
+            Some(self.pipeline(CONTEXT, TokenKind::Close)?)
         };
         Ok(Invocation { span, name, pipe })
     }
 
-    fn block(&mut self) -> Parsed<Invocation> {
+    fn block(&mut self) -> ParsedBlock<Invocation> {
         const CONTEXT: &str = "block clause";
         let token = self.next_word();
         let name = self.template_name(token, CONTEXT)?;
@@ -211,7 +211,7 @@ impl Parser<'_> {
             from: token.from,
             to: token.to,
         };
-        let pipe = self.pipeline(CONTEXT, Kind::Close)?;
+        let pipe = self.pipeline(CONTEXT, TokenKind::Close)?;
         let nodes = self.in_new_scope(CONTEXT)?;
         self.add(name.clone(), nodes)?;
         Ok(Invocation {

@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use super::{
-    Parsed, Parser,
+    ParsedBlock, Parser,
     literal::{number, string},
 };
 use crate::{
     ast::{Command, Pipe, Span, Term, Word},
-    error::ParseProblem,
+    error::TemplateParseProblem,
     functions::{find, why_left_out},
-    lexer::{Kind, Token},
+    lexer::{TemplateToken, TokenKind},
 };
 
 impl Parser<'_> {
-    pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
+    pub(super) fn pipeline(&mut self, context: &str, end: TokenKind) -> ParsedBlock<Pipe> {
         self.deeper(|parser| parser.pipeline_here(context, end))
     }
 
-    fn pipeline_here(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
+    fn pipeline_here(&mut self, context: &str, end: TokenKind) -> ParsedBlock<Pipe> {
         let from = self.peek_word().from;
         let mut pipe = Pipe {
             span: Span { from, to: from },
@@ -34,18 +34,18 @@ impl Parser<'_> {
                     self.next();
                     return self.checked(pipe, context, token);
                 }
-                Kind::Bool
-                | Kind::Character
-                | Kind::Complex
-                | Kind::Dot
-                | Kind::Field
-                | Kind::Name
-                | Kind::Number
-                | Kind::Nil
-                | Kind::Raw
-                | Kind::Quoted
-                | Kind::Variable
-                | Kind::OpenParen => {
+                TokenKind::Bool
+                | TokenKind::Character
+                | TokenKind::Complex
+                | TokenKind::Dot
+                | TokenKind::Field
+                | TokenKind::Name
+                | TokenKind::Number
+                | TokenKind::Nil
+                | TokenKind::Raw
+                | TokenKind::Quoted
+                | TokenKind::Variable
+                | TokenKind::OpenParen => {
                     let command = self.command()?;
                     pipe.span.to = command.span.to;
                     pipe.commands.push(command);
@@ -56,10 +56,10 @@ impl Parser<'_> {
     }
 
     /// The variables at the beginning that get the result.
-    fn variables(&mut self, pipe: &mut Pipe, context: &str) -> Parsed {
+    fn variables(&mut self, pipe: &mut Pipe, context: &str) -> ParsedBlock {
         loop {
             let token = self.peek_word();
-            if token.kind != Kind::Variable {
+            if token.kind != TokenKind::Variable {
                 return Ok(());
             }
             let before = self.at;
@@ -67,14 +67,14 @@ impl Parser<'_> {
             let next = self.peek_word();
             let name = self.word(token).to_owned();
             match next.kind {
-                Kind::Assign | Kind::Declare => {
-                    pipe.assigns = next.kind == Kind::Assign;
+                TokenKind::Assign | TokenKind::Declare => {
+                    pipe.assigns = next.kind == TokenKind::Assign;
                     self.next();
                     pipe.variables.push(name.clone());
                     self.scope.variables.push(name);
                     return Ok(());
                 }
-                Kind::Other if self.word(next) == "," => {
+                TokenKind::Other if self.word(next) == "," => {
                     self.next();
                     pipe.variables.push(name.clone());
                     self.scope.variables.push(name);
@@ -82,7 +82,10 @@ impl Parser<'_> {
                         return self.syntax(next, format!("too many declarations in {context}"));
                     }
                     let after = self.peek_word();
-                    if !matches!(after.kind, Kind::Variable | Kind::Close | Kind::CloseParen) {
+                    if !matches!(
+                        after.kind,
+                        TokenKind::Variable | TokenKind::Close | TokenKind::CloseParen
+                    ) {
                         return self.syntax(after, "range can only initialize variables");
                     }
                 }
@@ -94,7 +97,7 @@ impl Parser<'_> {
         }
     }
 
-    fn checked(&self, pipe: Pipe, context: &str, end: Token) -> Parsed<Pipe> {
+    fn checked(&self, pipe: Pipe, context: &str, end: TemplateToken) -> ParsedBlock<Pipe> {
         if pipe.commands.is_empty() {
             return self.syntax(end, format!("missing value for {context}"));
         }
@@ -105,26 +108,26 @@ impl Parser<'_> {
             );
             if is_constant {
                 let problem = format!("non executable command in pipeline stage {}", place + 1);
-                let problem = ParseProblem::Syntax(problem);
+                let problem = TemplateParseProblem::Syntax(problem);
                 return Err(self.error(command.first.span, problem));
             }
         }
         Ok(pipe)
     }
 
-    fn command(&mut self) -> Parsed<Command> {
+    fn command(&mut self) -> ParsedBlock<Command> {
         let mut words = Vec::new();
         loop {
             self.peek_word();
             words.extend(self.operand()?);
             let token = self.next();
             match token.kind {
-                Kind::Space => {}
-                Kind::Close | Kind::CloseParen => {
+                TokenKind::Space => {}
+                TokenKind::Close | TokenKind::CloseParen => {
                     self.at -= 1;
                     break;
                 }
-                Kind::Pipe => break,
+                TokenKind::Pipe => break,
                 _ => return self.unexpected(token, "operand"),
             }
         }
@@ -147,17 +150,17 @@ impl Parser<'_> {
     }
 
     /// A term and the fields after it; none when something else is here.
-    fn operand(&mut self) -> Parsed<Option<Word>> {
+    fn operand(&mut self) -> ParsedBlock<Option<Word>> {
         let Some(word) = self.term()? else {
             return Ok(None);
         };
         let first = self.peek();
-        if first.kind != Kind::Field {
+        if first.kind != TokenKind::Field {
             return Ok(Some(word));
         }
         let mut fields: Vec<Arc<str>> = Vec::new();
         let mut span = word.span;
-        while self.peek().kind == Kind::Field {
+        while self.peek().kind == TokenKind::Field {
             let token = self.next();
             fields.push(self.field(token));
             span.to = token.to;
@@ -181,11 +184,11 @@ impl Parser<'_> {
         Ok(Some(Word { span, term }))
     }
 
-    fn field(&self, token: Token) -> Arc<str> {
+    fn field(&self, token: TemplateToken) -> Arc<str> {
         Arc::from(self.word(token).trim_start_matches('.'))
     }
 
-    fn term(&mut self) -> Parsed<Option<Word>> {
+    fn term(&mut self) -> ParsedBlock<Option<Word>> {
         let token = self.peek_word();
         self.next();
         let mut span = Span {
@@ -193,25 +196,27 @@ impl Parser<'_> {
             to: token.to,
         };
         let term = match token.kind {
-            Kind::Name => self.function(token)?,
-            Kind::Dot => Term::Dot,
-            Kind::Nil => Term::Nil,
-            Kind::Variable => {
+            TokenKind::Name => self.function(token)?,
+            TokenKind::Dot => Term::Dot,
+            TokenKind::Nil => Term::Nil,
+            TokenKind::Variable => {
                 let name = self.word(token).to_owned();
                 if !self.scope.variables.contains(&name) {
                     return self.syntax(token, format!("undefined variable {name:?}"));
                 }
                 Term::Variable(name, Vec::new())
             }
-            Kind::Field => Term::Field(vec![self.field(token)]),
-            Kind::Bool => Term::Bool(self.word(token) == "true"),
-            Kind::Character | Kind::Complex | Kind::Number => Term::Number(number(self, token)?),
-            Kind::OpenParen => {
-                let pipe = self.pipeline("parenthesized pipeline", Kind::CloseParen)?;
+            TokenKind::Field => Term::Field(vec![self.field(token)]),
+            TokenKind::Bool => Term::Bool(self.word(token) == "true"),
+            TokenKind::Character | TokenKind::Complex | TokenKind::Number => {
+                Term::Number(number(self, token)?)
+            }
+            TokenKind::OpenParen => {
+                let pipe = self.pipeline("parenthesized pipeline", TokenKind::CloseParen)?;
                 span.to = self.tokens.get(self.at - 1).map_or(span.to, |it| it.to);
                 Term::Pipe(Box::new(pipe))
             }
-            Kind::Quoted | Kind::Raw => Term::Text(Arc::from(string(self, token)?)),
+            TokenKind::Quoted | TokenKind::Raw => Term::Text(Arc::from(string(self, token)?)),
             _ => {
                 self.at -= 1;
                 return Ok(None);
@@ -220,17 +225,17 @@ impl Parser<'_> {
         Ok(Some(Word { span, term }))
     }
 
-    fn function(&self, token: Token) -> Parsed<Term> {
+    fn function(&self, token: TemplateToken) -> ParsedBlock<Term> {
         let name = self.word(token);
         if let Some(function) = find(name) {
             return Ok(Term::Function(function));
         }
         let problem = match why_left_out(name) {
-            Some(why) => ParseProblem::FunctionLeftOut {
+            Some(why) => TemplateParseProblem::FunctionLeftOut {
                 name: name.to_owned(),
                 why,
             },
-            None => ParseProblem::UnknownFunction(name.to_owned()),
+            None => TemplateParseProblem::UnknownFunction(name.to_owned()),
         };
         Err(self.error(
             Span {

@@ -4,27 +4,27 @@ use jiff::Timestamp;
 
 use super::Written;
 use crate::{
-    error::{Limit, Refusal, RenderProblem},
+    error::{Refusal, TemplateLimit, TemplateRenderProblem},
     format::Flags,
-    meter::Sink,
+    meter::MeteredOutput,
     time_text,
     value::{Dict, List, Value},
 };
 
 pub(super) struct Printer<'s, 'm> {
-    pub(super) sink: &'s mut Sink<'m>,
+    pub(super) sink: &'s mut MeteredOutput<'m>,
     pub(super) flags: Flags,
 }
 
 impl<'s, 'm> Printer<'s, 'm> {
-    pub(super) fn new(sink: &'s mut Sink<'m>) -> Self {
+    pub(super) fn new(sink: &'s mut MeteredOutput<'m>) -> Self {
         Self {
             sink,
             flags: Flags::default(),
         }
     }
 
-    pub(super) fn push(&mut self, text: &str) -> Result<(), Limit> {
+    pub(super) fn push(&mut self, text: &str) -> Result<(), TemplateLimit> {
         self.sink.push(text)
     }
 
@@ -188,6 +188,6 @@ impl<'s, 'm> Printer<'s, 'm> {
     }
 }
 
-fn refused(verb: char, kind: &'static str) -> RenderProblem {
-    RenderProblem::Refused(Refusal::Verb { verb, kind })
+fn refused(verb: char, kind: &'static str) -> TemplateRenderProblem {
+    TemplateRenderProblem::Refused(Refusal::Verb { verb, kind })
 }

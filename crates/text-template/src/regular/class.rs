@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::{Part, Reader, Stop};
+use super::{RegexPart, RegexReader, RegexStop};
 
-impl Reader<'_, '_> {
+impl RegexReader<'_, '_> {
     /// After an opening bracket.
-    pub(super) fn class(&mut self) -> Result<Part, Stop> {
+    pub(super) fn class(&mut self) -> Result<RegexPart, RegexStop> {
         const NAMES: [&str; 14] = [
             "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print",
             "punct", "space", "upper", "word", "xdigit",
@@ -27,7 +27,7 @@ impl Reader<'_, '_> {
                 .and_then(|it| it.split_once(":]"));
             if let Some((name, after)) = named {
                 if !NAMES.contains(&name.trim_start_matches('^')) || name.starts_with("^^") {
-                    return Err(Stop::Refused("a class has another name"));
+                    return Err(RegexStop::Refused("a class has another name"));
                 }
                 let _ = write!(self.written, "[:{name}:]");
                 self.rest = after;
@@ -52,21 +52,21 @@ impl Reader<'_, '_> {
                 low
             };
             if high < low {
-                return Err(Stop::Refused("a range is the wrong way round"));
+                return Err(RegexStop::Refused("a range is the wrong way round"));
             }
             let (low, high) = (u32::from(low), u32::from(high));
             let _ = write!(self.written, "\\x{{{low:X}}}-\\x{{{high:X}}}");
         }
         self.written.push(']');
-        Ok(Part {
+        Ok(RegexPart {
             can_be_empty: false,
             elements,
         })
     }
 
-    fn class_character(&mut self) -> Result<char, Stop> {
+    fn class_character(&mut self) -> Result<char, RegexStop> {
         match self.next() {
-            None => Err(Stop::Refused("a bracket is not closed")),
+            None => Err(RegexStop::Refused("a bracket is not closed")),
             Some('\\') => self.escaped(),
             Some(character) => Ok(character),
         }

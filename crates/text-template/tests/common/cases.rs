@@ -8,7 +8,9 @@ use std::{
 
 use jiff::Timestamp;
 use serde_json::Value;
-use text_template::{Limits, MissingKey, ParseProblem, RenderProblem, Template};
+use text_template::{
+    MissingKey, TemplateLimits, TemplateParseProblem, TemplateRenderProblem, TextTemplate,
+};
 
 /// What `now` is: 2026-03-04 15:06:07 UTC.
 pub(crate) const NOW: i64 = 1_772_636_767;
@@ -78,13 +80,13 @@ fn ours(
     data: &Value,
     missing: MissingKey,
 ) -> Result<String, (String, Option<&'static str>)> {
-    let limits = Limits::default();
-    let template = Template::parse("case", text, &limits).map_err(|error| {
+    let limits = TemplateLimits::default();
+    let template = TextTemplate::parse("case", text, &limits).map_err(|error| {
         let class = match &error.problem {
-            ParseProblem::FunctionLeftOut { .. } => Some("a function that is left out"),
-            ParseProblem::LeftOut(what) => Some(*what),
-            ParseProblem::Limit(_) => Some("a limit of the text"),
-            ParseProblem::Syntax(_) | ParseProblem::UnknownFunction(_) => None,
+            TemplateParseProblem::FunctionLeftOut { .. } => Some("a function that is left out"),
+            TemplateParseProblem::LeftOut(what) => Some(*what),
+            TemplateParseProblem::Limit(_) => Some("a limit of the text"),
+            TemplateParseProblem::Syntax(_) | TemplateParseProblem::UnknownFunction(_) => None,
         };
         (error.to_string(), class)
     })?;
@@ -94,11 +96,11 @@ fn ours(
         .render(data, &limits, now);
     rendered.map_err(|error| {
         let class = match &error.problem {
-            RenderProblem::Refused(refusal) => Some(class(refusal)),
-            RenderProblem::Limit(_) => Some("a limit of the rendering"),
-            RenderProblem::MissingKey(_)
-            | RenderProblem::Invalid(_)
-            | RenderProblem::Call { .. } => None,
+            TemplateRenderProblem::Refused(refusal) => Some(class(refusal)),
+            TemplateRenderProblem::Limit(_) => Some("a limit of the rendering"),
+            TemplateRenderProblem::MissingKey(_)
+            | TemplateRenderProblem::Invalid(_)
+            | TemplateRenderProblem::Call { .. } => None,
         };
         (error.to_string(), class)
     })
