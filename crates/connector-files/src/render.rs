@@ -11,7 +11,7 @@ use crate::{
     error::{FileTemplateError, FilesError},
     file_request::FileRequest,
     file_set::FileSet,
-    limits::MOST_BYTES,
+    limits::{MOST_BYTES, MOST_STEPS},
     tool::{FileConflict, FileContext, Tool},
 };
 
@@ -223,6 +223,7 @@ fn rendered(
         text: MOST_BYTES,
         output: MOST_BYTES,
         value: MOST_BYTES,
+        steps: MOST_STEPS,
         ..TemplateLimits::default()
     };
     let template = TextTemplate::parse(file, text, &limits)?.with_missing_key(MissingKey::NoValue);

@@ -17,7 +17,7 @@ use futures::FutureExt;
 use service_kit::{report, shutdown::Stop};
 use thiserror::Error;
 use tokio::{
-    sync::oneshot,
+    sync::{Semaphore, oneshot},
     time::{Instant, sleep, timeout_at},
 };
 use tonic::{Code, Status};
@@ -46,6 +46,9 @@ use crate::{
 const HEAD_START: Duration = Duration::from_secs(3);
 /// Between two tries while the API server does not answer; each of them already took its time.
 const TROUBLED_PAUSE: Duration = Duration::from_secs(1);
+
+/// How many sets of files are made at a time.
+pub(crate) const RENDERS: usize = 2;
 
 /// What the driver was told at its start.
 #[derive(Clone, Debug)]
@@ -79,6 +82,8 @@ pub(crate) struct Driver<E, K, M> {
     pub(crate) events: EventCache,
     /// What was read for volumes that are there.
     pub(crate) tools: ToolCache,
+    /// For files that are being made, which takes a processor.
+    pub(crate) renders: Arc<Semaphore>,
     /// Volumes that have content without a permission.
     pub(crate) kept: ExemptVolumes,
     pub(crate) locks: Locks,

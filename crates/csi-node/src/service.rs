@@ -17,12 +17,12 @@ use service_kit::{
     watches::WatchMetrics,
 };
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tracing::info;
 
 use crate::{
     Args,
-    driver::{Driver, Settings},
+    driver::{Driver, RENDERS, Settings},
     event_cache::EventCache,
     exempt_volumes::ExemptVolumes,
     hold_quota::{HoldLimits, HoldQuota},
@@ -82,6 +82,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         asked: RequestQuota::default(),
         events: EventCache::default(),
         tools: ToolCache::default(),
+        renders: Arc::new(Semaphore::new(RENDERS)),
         locks: Locks::default(),
         settings: Settings {
             node: node_name,

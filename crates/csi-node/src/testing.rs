@@ -28,12 +28,12 @@ use service_kit::{
     readiness::Readiness,
     shutdown::{Signal, Tasks},
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use crate::{
     content::{ConnectorFacts, Content, Record},
-    driver::{Driver, Settings},
+    driver::{Driver, RENDERS, Settings},
     error::DriverProblem,
     evaluator::{AnswerStream, Evaluator},
     event_cache::EventCache,
@@ -681,6 +681,7 @@ impl<M: Mounter> World<M> {
             asked: RequestQuota::default(),
             events: EventCache::default(),
             tools: ToolCache::default(),
+            renders: Arc::new(Semaphore::new(RENDERS)),
             locks: Locks::default(),
         };
         Self {

@@ -297,6 +297,10 @@ fn a_template_that_is_none_is_named_with_its_class_and_place() {
         ("x\n{{ frobnicate }}", "f:2:4"),
         ("{{ fail \"no registry\" }}", "no registry"),
         ("{{ repeat 2000000 \"x\" }}", "f:1:"),
+        (
+            "{{ range until 30000 }}{{ range until 30000 }}{{ end }}{{ end }}",
+            "steps",
+        ),
     ] {
         let error = Volume::with(&one_file("a", "f", text), "a")
             .files()

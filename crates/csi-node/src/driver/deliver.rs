@@ -2,7 +2,7 @@
 
 use std::{iter, sync::Arc};
 
-use connector_files::{FileContext, FileSet, FilesError, Tool, render};
+use connector_files::{FileContext, FileSet, Tool, render};
 use connectors_api::{Connector, ConnectorClass, names::is_dns_subdomain, reason::Ready};
 use futures::future::try_join_all;
 use service_kit::clock;
@@ -19,6 +19,7 @@ use crate::{
 };
 
 /// A connector as it was read, with its class if that exists.
+#[derive(Clone)]
 struct ReadTool {
     connector: Arc<Connector>,
     class: Option<Arc<ConnectorClass>>,
@@ -44,7 +45,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     ) -> Result<Content, PublishError> {
         let tools = self.tools(wish, ToolSource::Live).await?;
         let requests = admitted.iter().map(|it| it.request.as_str());
-        let files = self.files(wish, &tools, token)?;
+        let files = self.files(wish, &tools, token).await?;
         Ok(Content {
             facts: facts(wish, &tools, requests),
             files,
@@ -58,26 +59,40 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         token: Option<&Token>,
     ) -> Result<Content, PublishError> {
         let tools = self.tools(wish, ToolSource::Recent).await?;
-        let files = self.files(wish, &tools, token)?;
+        let files = self.files(wish, &tools, token).await?;
         Ok(Content {
             facts: facts(wish, &tools, iter::repeat("")),
             files,
         })
     }
 
-    fn files(
+    /// Templates are others' work and may take as much as their limits allow, so they get a thread of their own, and few
+    /// at a time.
+    async fn files(
         &self,
         wish: &Wish,
         tools: &[ReadTool],
         token: Option<&Token>,
-    ) -> Result<FileSet, FilesError> {
-        let tools: Vec<_> = tools.iter().map(ReadTool::tool).collect();
-        let context = FileContext {
-            token: token.map(Token::expose),
-            now: clock::now(),
-            conflict: self.settings.conflict,
+    ) -> Result<FileSet, PublishError> {
+        let permit = Arc::clone(&self.renders).acquire_owned().await;
+        let request = wish.files.clone();
+        let tools = tools.to_vec();
+        let token = token.cloned();
+        let conflict = self.settings.conflict;
+        let render = move || {
+            let _permit = permit;
+            let tools: Vec<_> = tools.iter().map(ReadTool::tool).collect();
+            let context = FileContext {
+                token: token.as_ref().map(Token::expose),
+                now: clock::now(),
+                conflict,
+            };
+            render(&request, &tools, &context)
         };
-        render(&wish.files, &tools, &context)
+        match tokio::task::spawn_blocking(render).await {
+            Ok(files) => Ok(files?),
+            Err(_) => Err(PublishError::Broken),
+        }
     }
 
     async fn tools(&self, wish: &Wish, source: ToolSource) -> Result<Vec<ReadTool>, PublishError> {

@@ -15,7 +15,7 @@ use service_kit::{
     shutdown::{Signal, Tasks},
 };
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Semaphore, mpsc, watch},
     task::AbortHandle,
     time::Instant,
 };
@@ -29,7 +29,7 @@ use super::{
     truth::Asker,
 };
 use crate::{
-    driver::{Driver, Settings, UnpublishError},
+    driver::{Driver, RENDERS, Settings, UnpublishError},
     error::PublishError,
     event_cache::EventCache,
     exempt_volumes::ExemptVolumes,
@@ -157,6 +157,7 @@ impl Process {
             asked: RequestQuota::default(),
             events: EventCache::default(),
             tools: ToolCache::default(),
+            renders: Arc::new(Semaphore::new(RENDERS)),
             locks: Locks::default(),
         };
         Self {

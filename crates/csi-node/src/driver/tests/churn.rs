@@ -14,7 +14,7 @@ const TIME: Duration = Duration::from_hours(72);
 const WAYS: usize = 5;
 
 /// How many entries each map has. A new field does not compile uncounted.
-fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize; 6] {
+fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize; 7] {
     let Driver {
         settings: _,
         evaluator: _,
@@ -28,6 +28,7 @@ fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize
         asked,
         events,
         tools,
+        renders,
         kept,
         locks,
     } = driver;
@@ -38,6 +39,7 @@ fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize
         locks.census(),
         events.len(),
         tools.len(),
+        RENDERS - renders.available_permits(),
     ]
 }
 
