@@ -95,6 +95,9 @@ pub(crate) fn files(
             file: file.to_owned(),
         });
     }
+    if !is_address(address) {
+        return Err(FilesError::ProxyAddress(full_name(first, "/")));
+    }
     put(ADDRESS, address.to_owned())?;
     if let Some(certificates) = proxied.iter().find_map(|(it, _)| proxy_certificates(it)) {
         for name in CERTIFICATES {
@@ -114,6 +117,15 @@ pub(crate) fn files(
         put(curl, format!("proxy = \"{url}\"\n"))?;
     }
     Ok(files)
+}
+
+/// True for an address that is one word in every file that it is written into. Its author is not the pod's.
+fn is_address(url: &str) -> bool {
+    let host = ["http://", "https://"]
+        .iter()
+        .find_map(|scheme| url.strip_prefix(scheme));
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || ".-:[]".contains(it);
+    host.is_some_and(|host| !host.is_empty() && host.len() <= 300 && host.chars().all(is_plain))
 }
 
 fn full_name(connector: &Connector, separator: &str) -> String {

@@ -82,9 +82,9 @@ pub enum FilesError {
         "volume attribute `configuration.names` leaves out `{0}`, which is not among the files"
     )]
     NothingLeftOut(String),
-    /// Two files of one name.
+    /// Two files of one name: of two classes, or of two configurations of one.
     #[error(
-        "classes {first} and {second} both write `{file}`: leave one out with `!{first}/{file}` or `!{second}/{file}` in the volume attribute `configuration.names`"
+        "`{file}` is written by class {first} and again by class {second}: leave one out with `!{first}/{file}` or `!{second}/{file}` in the volume attribute `configuration.names`"
     )]
     Conflict {
         /// The name.
@@ -94,6 +94,11 @@ pub enum FilesError {
         /// The other class.
         second: String,
     },
+    /// What other software says of a proxy is no address.
+    #[error(
+        "connector {0}: `status.proxy.httpAddress.url` is no address of a proxy: use http://host:port"
+    )]
+    ProxyAddress(String),
     /// Two proxies, and files for one.
     #[error(
         "connectors {first} and {second} have different proxies: use a volume for each, or leave out `!{file}`"
@@ -134,6 +139,11 @@ pub enum FileTemplateError {
     /// It has none with the token of this pod, which no message may quote.
     #[error("`{0}` cannot be made with the token of this pod")]
     WithThisToken(String),
+    /// It needs a token, and the pod has none.
+    #[error(
+        "`{0}` depends on the pod's token, and the kubelet handed none (chart value csiNode.proxyToken.audience)"
+    )]
+    NoToken(String),
     /// A value is missing that it prints.
     #[error("`{file}` prints a value that is missing (<no value>, line {line})")]
     MissingValue {

@@ -1,6 +1,6 @@
 //! Files by name, as many and as large as a volume takes.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use crate::{
     error::FilesError,
@@ -16,8 +16,15 @@ pub const ERROR_FILE: &str = ".error.json";
 const FACTS: &str = ".connector";
 
 /// The files of a volume by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct FileSet(BTreeMap<String, String>);
+
+/// Without the contents: they hold the pod's token.
+impl fmt::Debug for FileSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
 
 impl FileSet {
     /// Each name with its content, by name.

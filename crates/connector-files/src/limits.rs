@@ -3,6 +3,8 @@
 /// The most files of a volume, those of `.connector` apart.
 pub const MOST_FILES: usize = 64;
 /// The most bytes of all files of a volume.
-pub const MOST_BYTES: usize = 1 << 20;
-/// The most steps of the template of one file. A file of 1,000 lines takes some thousands.
-pub(crate) const MOST_STEPS: u64 = 50_000;
+pub const MOST_BYTES: usize = 256 << 10;
+/// The most steps of all templates of a volume. A file of 1,000 lines takes some thousands.
+pub(crate) const MOST_STEPS: u64 = 200_000;
+/// The most steps of the template of one file.
+pub(crate) const MOST_STEPS_OF_ONE: u64 = 50_000;

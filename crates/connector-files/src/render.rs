@@ -11,14 +11,14 @@ use crate::{
     error::{FileTemplateError, FilesError},
     file_request::FileRequest,
     file_set::FileSet,
-    limits::{MOST_BYTES, MOST_STEPS},
+    limits::{MOST_BYTES, MOST_FILES, MOST_STEPS, MOST_STEPS_OF_ONE},
     tool::{FileConflict, FileContext, Tool},
 };
 
 /// What stands for the token in the errors of templates.
 const TOKEN: &str = "(token)";
-/// What Go prints for a value that is missing.
-const NO_VALUE: &str = "<no value>";
+/// What Go prints for a value that is missing, also by `printf` and within HTML.
+const NO_VALUES: [&str; 4] = ["<no value>", "(<nil>)", "&lt;no value&gt;", "(&lt;nil&gt;)"];
 /// Names in a message.
 const MOST_NAMES: usize = 10;
 
@@ -37,6 +37,7 @@ pub fn render(
 ) -> Result<FileSet, FilesError> {
     let mut files = built_in::files(request, tools, context)?;
     let classes = classes(tools);
+    let steps = steps_of_one(request, &classes)?;
     let mut written_by: BTreeMap<&str, &str> = BTreeMap::new();
     for name in &request.configurations {
         let mut found = Vec::new();
@@ -58,8 +59,8 @@ pub fn render(
                     continue;
                 }
                 let first = written_by.insert(file, class.name);
-                if let Some(first) = first.filter(|it| *it != class.name)
-                    && context.conflict == FileConflict::Refuse
+                if let Some(first) = first
+                    && (first == class.name || context.conflict == FileConflict::Refuse)
                 {
                     return Err(FilesError::Conflict {
                         file: file.clone(),
@@ -72,7 +73,7 @@ pub fn render(
                     configuration: name.clone(),
                     error: kind,
                 };
-                let rendered = rendered((file, text), visible, context).map_err(error)?;
+                let rendered = rendered((file, text), visible, context, steps).map_err(error)?;
                 files.put(file, rendered)?;
             }
         }
@@ -214,36 +215,69 @@ fn connector(tool: &Tool<'_>) -> Value {
     })
 }
 
+/// The steps of each file, so that all of them together are bounded. More files than a volume takes are refused before any
+/// is made.
+fn steps_of_one(request: &FileRequest, classes: &[ClassTools<'_>]) -> Result<u64, FilesError> {
+    let asked = request.configurations.iter().flat_map(|name| {
+        let found = classes
+            .iter()
+            .filter_map(|it| configuration(it.class, name));
+        found.map(|it| it.data.len())
+    });
+    let files: usize = asked.sum();
+    if files > MOST_FILES {
+        return Err(FilesError::TooMuch);
+    }
+    let files = u64::try_from(files).unwrap_or(u64::MAX).max(1);
+    Ok((MOST_STEPS / files).min(MOST_STEPS_OF_ONE))
+}
+
 fn rendered(
     (file, text): (&str, &str),
     visible: impl Fn(Option<&str>) -> Value,
     context: &FileContext<'_>,
+    steps: u64,
 ) -> Result<String, FileTemplateError> {
     let limits = TemplateLimits {
         text: MOST_BYTES,
         output: MOST_BYTES,
         value: MOST_BYTES,
-        steps: MOST_STEPS,
+        steps,
         ..TemplateLimits::default()
     };
     let template = TextTemplate::parse(file, text, &limits)?.with_missing_key(MissingKey::NoValue);
-    let Ok(rendered) = template.render(&visible(context.token), &limits, context.now) else {
-        // An error may quote values, and is shown to people. So it is that of a text in the token's place.
-        let shown = visible(context.token.map(|_| TOKEN));
-        return Err(match template.render(&shown, &limits, context.now) {
+    let render = |token: Option<&str>| template.render(&visible(token), &limits, context.now);
+    // What is told about a file is told of one with another text in the token's place: errors quote values, and even the
+    // number of a line can depend on them.
+    let with_this_token = || FileTemplateError::WithThisToken(file.to_owned());
+    let shown = || render(context.token.map(|_| TOKEN));
+    let Ok(rendered) = render(context.token) else {
+        return Err(match shown() {
             Err(error) => error.into(),
-            Ok(_) => FileTemplateError::WithThisToken(file.to_owned()),
+            Ok(_) => with_this_token(),
         });
     };
-    // Templates ask with `if` whether a value is there, so a missing one is no error by itself. Printed, it would be a
-    // wrong credential.
-    match rendered.lines().position(|line| line.contains(NO_VALUE)) {
-        Some(line) => Err(FileTemplateError::MissingValue {
-            file: file.to_owned(),
-            line: line + 1,
-        }),
-        None => Ok(rendered),
+    if missing_value(&rendered).is_some() {
+        let line = shown().ok().and_then(|shown| missing_value(&shown));
+        return Err(
+            line.map_or_else(with_this_token, |line| FileTemplateError::MissingValue {
+                file: file.to_owned(),
+                line,
+            }),
+        );
     }
+    // A template may print the place of a token that is missing in more ways than can be found in its output.
+    if context.token.is_none() && render(Some(TOKEN)).ok().as_ref() != Some(&rendered) {
+        return Err(FileTemplateError::NoToken(file.to_owned()));
+    }
+    Ok(rendered)
+}
+
+/// The line in which a missing value is printed, counted from 1. Templates ask with `if` whether a value is there, so a
+/// missing one is no error by itself. Printed, it would be a wrong credential.
+fn missing_value(text: &str) -> Option<usize> {
+    let is_missing = |line: &str| NO_VALUES.iter().any(|it| line.contains(it));
+    text.lines().position(is_missing).map(|line| line + 1)
 }
 
 /// A name that leaves nothing out is misspelt: the file that was meant would be there.

@@ -15,7 +15,7 @@ pub struct Tool<'a> {
 }
 
 /// What files depend on beside connectors and classes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct FileContext<'a> {
     /// The pod's token for the proxy.
     pub token: Option<&'a str>,

@@ -98,8 +98,6 @@ impl Record {
             pod,
             connectors,
             permission,
-            files: _,
-            token_expiration: _,
         } = wish;
         let Pod {
             namespace,

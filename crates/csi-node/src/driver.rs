@@ -39,7 +39,7 @@ use crate::{
     request_quota::RequestQuota,
     switch::{DriverObject, Switch},
     tool_cache::ToolCache,
-    volume::{PodsDir, ProxyTokens, Publish, VolumePath, VolumePathError, Wish},
+    volume::{PodsDir, ProxyTokens, Publish, VolumeError, VolumePath, VolumePathError, Wish},
 };
 
 /// How long before the kubelet gives up we answer, so that our words reach the pod and not its own.
@@ -222,17 +222,14 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             }
             OnDisk::Nothing => {}
         }
-        let Publish {
-            wish,
-            token,
-            proxy_token,
-        } = Publish::parse(place, request, &self.settings.proxy)?;
+        let Publish { wish, token, files } = Publish::parse(place, request, &self.settings.proxy)?;
+        let files = files.map_err(VolumeError::from)?;
         let token = token.map_err(|error| PublishError::Caller(error.into()))?;
         let work = async {
             self.object_is_right(deadline).await?;
             self.prove(&wish, &token, deadline).await?;
             let (admitted, passage) = self.admit(&wish, deadline).await?;
-            let content = self.content(&wish, &admitted, proxy_token.as_ref()).await?;
+            let content = self.content(&wish, &admitted, &files).await?;
             Ok::<_, PublishError>((admitted, passage, content))
         };
         let (admitted, passage, content) = tokio::select! {

@@ -109,6 +109,9 @@ pub(crate) enum PublishError {
     /// The files cannot be made.
     #[error(transparent)]
     Files(#[from] FilesError),
+    /// Files of other volumes are being made.
+    #[error("the files of other volumes are being made on this node; the next call tries again")]
+    RendersBusy,
     /// Something else is there.
     #[error(
         "the volume is already there with other attributes; it cannot change while the pod runs"
@@ -167,9 +170,11 @@ impl PublishError {
             | Self::RequestRefused { .. } => Code::PermissionDenied,
             Self::Broken => Code::Internal,
             // Not final from here on: something may be left, or it is worth trying again.
-            Self::Starting | Self::Unreachable { .. } | Self::NotProven(_) | Self::Stopping => {
-                Code::Unavailable
-            }
+            Self::Starting
+            | Self::Unreachable { .. }
+            | Self::NotProven(_)
+            | Self::Stopping
+            | Self::RendersBusy => Code::Unavailable,
             Self::InFlight | Self::PodEnding | Self::OtherVolume | Self::Left(_) => Code::Aborted,
             Self::Crowded(_) => Code::ResourceExhausted,
             Self::Cancelled => Code::Cancelled,
@@ -184,6 +189,7 @@ impl PublishError {
             Self::Driver(_) => "driver_object",
             Self::NoAddress { .. } => "no_address",
             Self::Files(_) => "no_files",
+            Self::RendersBusy => "renders_busy",
             Self::Waiting { .. } => "waiting",
             Self::Denied { .. } => "denied",
             Self::Unusable { .. } => "unusable",

@@ -96,8 +96,6 @@ mod tests {
             pod,
             connectors,
             permission,
-            files: _,
-            token_expiration: _,
         } = wish;
         let reviewed = |resource| {
             let review = review(pod, &connectors[0], &resource);

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use connector_files::{FileConflict, FileRequest, FileSet};
+use connector_files::{FileConflict, FileSet};
 use connectors_api::{
     AccessRequest, Connector, ConnectorClass, Permission,
     access_request::Phase,
@@ -92,8 +92,6 @@ pub(crate) fn wish(connectors: &[&str]) -> Wish {
         },
         connectors: connectors.iter().map(|name| key(name)).collect(),
         permission: Permission::Apis,
-        files: FileRequest::default(),
-        token_expiration: None,
     }
 }
 

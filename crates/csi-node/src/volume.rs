@@ -72,10 +72,6 @@ pub(crate) struct Wish {
     pub(crate) connectors: Vec<ConnectorKey>,
     /// The capability of all of them.
     pub(crate) permission: Permission,
-    /// The files beside the facts.
-    pub(crate) files: FileRequest,
-    /// How long the pod's token for the proxy has to live when it is new.
-    pub(crate) token_expiration: Option<Duration>,
 }
 
 /// The pods' tokens for the proxy in front of the tools, as the driver object asks for them.
@@ -107,8 +103,18 @@ pub(crate) struct Publish {
     pub(crate) wish: Wish,
     /// What proves the pod. A volume that is there already needs none.
     pub(crate) token: Result<Token, PodTokenError>,
+    /// The files beside the facts, and what the pod shows to the proxy. An error of these never keeps a volume from being
+    /// emptied.
+    pub(crate) files: Result<FileWish, AttributeError>,
+}
+
+/// What a pod wants of files, with what the kubelet hands for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileWish {
+    /// The files.
+    pub(crate) request: FileRequest,
     /// What the pod shows to the proxy, if the kubelet hands a token for it.
-    pub(crate) proxy_token: Option<Token>,
+    pub(crate) token: Option<Token>,
 }
 
 /// Why a call is not understood.
@@ -175,24 +181,21 @@ impl Publish {
         let VolumeAttributes {
             connectors,
             permission,
-            files,
-            token_expiration,
         } = attributes::parse(&pod.namespace, context)?;
-        if let Some(wanted) = token_expiration {
-            proxy.live(wanted)?;
-        }
         let token = |audience: &str| Token::find(&request.secrets, context, audience);
+        let files = attributes::parse_files(context, proxy).map(|request| FileWish {
+            request,
+            // A cluster whose driver object does not ask for one has none.
+            token: proxy.audience.as_ref().and_then(|it| token(it).ok()),
+        });
         Ok(Self {
             wish: Wish {
                 pod,
                 connectors,
                 permission,
-                files,
-                token_expiration,
             },
             token: token(AUDIENCE),
-            // A cluster whose driver object does not ask for one has none.
-            proxy_token: proxy.audience.as_ref().and_then(|it| token(it).ok()),
+            files,
         })
     }
 }

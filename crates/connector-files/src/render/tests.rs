@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use connectors_api::Connector;
 use jiff::Timestamp;
 use serde_json::json;
@@ -186,7 +188,7 @@ fn a_file_of_two_classes_is_refused_unless_one_is_left_out() {
     let mut volume = two_classes();
     let error = volume.files().unwrap_err().to_string();
     assert!(
-        error.contains("classes oci and git both write `config`"),
+        error.contains("`config` is written by class oci and again by class git"),
         "{error}"
     );
     for (names, expected) in [
@@ -286,7 +288,113 @@ fn without_a_token_no_file_has_an_empty_one() {
     let text = "{{ with .context.token }}{{ . }}{{ else }}none{{ end }}";
     let mut volume = Volume::with(&one_file("a", "f", text), "a");
     volume.token = None;
-    assert_eq!(volume.files().unwrap().get("f"), Some("none"));
+    assert!(
+        volume
+            .files()
+            .unwrap_err()
+            .to_string()
+            .contains("depends on the pod's token")
+    );
+    for text in [
+        "{{ printf \"pod:%s\" .context.token | b64enc }}",
+        "{{ .context.token | quote }}",
+        "{{ .context.token | html }}",
+        "{{ list .context.token | join \"\" }}",
+    ] {
+        let mut volume = Volume::with(&one_file("a", "f", text), "a");
+        volume.token = None;
+        assert!(volume.files().is_err(), "{text}");
+    }
+    let mut volume = Volume::with(&one_file("a", "f", "plain"), "a");
+    volume.token = None;
+    assert_eq!(volume.files().unwrap().get("f"), Some("plain"));
+}
+
+#[test]
+fn what_a_message_tells_does_not_depend_on_the_token() {
+    let text = "{{ range index .context.token 0 }}\n{{ end }}{{ .connector.spec.user }}";
+    for text in [
+        text,
+        "{{ range untilStep 0 (index .context.token 0 | int) 1 }}\n{{ end }}{{ .connector.spec.user }}",
+    ] {
+        let mut told = BTreeSet::new();
+        for token in ["a", "b", "cc"] {
+            let mut volume = Volume::with(&one_file("a", "f", text), "a");
+            volume.token = Some(token);
+            told.insert(volume.files().unwrap_err().to_string());
+        }
+        assert_eq!(told.len(), 1, "{told:?}");
+    }
+}
+
+#[test]
+fn an_address_of_a_proxy_is_one_word_or_refused() {
+    for bad in [
+        "http://a\nLD_PRELOAD=/x",
+        "http://a\" upload-file = \"/etc/passwd",
+        "socks5://a",
+        "http://",
+        "http://a/b",
+        "a:80",
+        "http://u:p@a",
+        "http://a b",
+        "http://ä",
+    ] {
+        let volume = Volume::of(vec![(connector("a", "oci", Some(bad)), None)]);
+        let error = volume.files().unwrap_err();
+        assert!(
+            matches!(error, FilesError::ProxyAddress(_)),
+            "{bad}: {error}"
+        );
+    }
+    for good in [
+        "http://proxy.tools:8080",
+        "https://10.0.0.1",
+        "http://[fd00::1]:80",
+    ] {
+        let volume = Volume::of(vec![(connector("a", "oci", Some(good)), None)]);
+        assert!(volume.files().is_ok(), "{good}");
+    }
+}
+
+#[test]
+fn all_files_of_a_volume_share_their_steps() {
+    let text = "{{ range until 8000 }}{{ end }}";
+    let many = |number: usize| {
+        let data = (0..number).map(|it| (format!("f{it}"), text.into()));
+        json!({"name": "a", "data": Value::Object(data.collect())})
+    };
+    assert!(Volume::with(&many(2), "a").files().is_ok());
+    let error = Volume::with(&many(40), "a")
+        .files()
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("steps"), "{error}");
+    let error = Volume::with(&many(65), "a").files().unwrap_err();
+    assert_eq!(error, FilesError::TooMuch);
+}
+
+#[test]
+fn a_class_writes_a_file_once() {
+    let configurations = ["a", "b"].map(|name| one_file(name, "f", name));
+    let class = json!({"metadata": {"name": "oci"}, "spec": {"configurations": configurations}});
+    let class: ConnectorClass = serde_json::from_value(class).unwrap();
+    let mut volume = Volume::of(vec![(connector("harbor", "oci", None), Some(class))]);
+    volume.names = "a,b";
+    for conflict in [FileConflict::Refuse, FileConflict::LastWins] {
+        volume.conflict = conflict;
+        let error = volume.files().unwrap_err().to_string();
+        assert!(
+            error.contains("by class oci and again by class oci"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn no_printed_form_of_a_set_has_a_token() {
+    let volume = Volume::of(vec![(connector("a", "oci", None), None)]);
+    assert!(!format!("{:?}", volume.files().unwrap()).contains("t0k3n"));
 }
 
 #[test]
@@ -298,7 +406,7 @@ fn a_template_that_is_none_is_named_with_its_class_and_place() {
         ("{{ fail \"no registry\" }}", "no registry"),
         ("{{ repeat 2000000 \"x\" }}", "f:1:"),
         (
-            "{{ range until 30000 }}{{ range until 30000 }}{{ end }}{{ end }}",
+            "{{ range until 8000 }}{{ range until 8000 }}{{ end }}{{ end }}",
             "steps",
         ),
     ] {

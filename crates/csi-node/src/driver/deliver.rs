@@ -1,11 +1,12 @@
 //! What goes into a volume: read from connectors and classes, and rendered.
 
-use std::{iter, sync::Arc};
+use std::{iter, sync::Arc, time::Duration};
 
 use connector_files::{FileContext, FileSet, Tool, render};
 use connectors_api::{Connector, ConnectorClass, names::is_dns_subdomain, reason::Ready};
 use futures::future::try_join_all;
 use service_kit::clock;
+use tokio::time::timeout;
 
 use super::Driver;
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     evaluator::Evaluator,
     kubernetes::{Kubernetes, Lookup, NoAnswer},
     mounter::Mounter,
-    volume::{ConnectorKey, Token, Wish},
+    volume::{ConnectorKey, FileWish, Token, Wish},
 };
 
 /// A connector as it was read, with its class if that exists.
@@ -25,6 +26,9 @@ struct ReadTool {
     class: Option<Arc<ConnectorClass>>,
     address: String,
 }
+
+/// How long a volume waits for those whose files are being made. The kubelet calls again.
+const RENDER_WAIT: Duration = Duration::from_secs(2);
 
 /// Where objects come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +45,11 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         &self,
         wish: &Wish,
         admitted: &[Admitted],
-        token: Option<&Token>,
+        files: &FileWish,
     ) -> Result<Content, PublishError> {
-        let tools = self.tools(wish, ToolSource::Live).await?;
+        let tools = self.tools(wish, files, ToolSource::Live).await?;
         let requests = admitted.iter().map(|it| it.request.as_str());
-        let files = self.files(wish, &tools, token).await?;
+        let files = self.files(files, &tools).await?;
         Ok(Content {
             facts: facts(wish, &tools, requests),
             files,
@@ -56,10 +60,10 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     pub(super) async fn newer_content(
         &self,
         wish: &Wish,
-        token: Option<&Token>,
+        files: &FileWish,
     ) -> Result<Content, PublishError> {
-        let tools = self.tools(wish, ToolSource::Recent).await?;
-        let files = self.files(wish, &tools, token).await?;
+        let tools = self.tools(wish, files, ToolSource::Recent).await?;
+        let files = self.files(files, &tools).await?;
         Ok(Content {
             facts: facts(wish, &tools, iter::repeat("")),
             files,
@@ -67,42 +71,49 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     }
 
     /// Templates are others' work and may take as much as their limits allow, so they get a thread of their own, and few
-    /// at a time.
-    async fn files(
-        &self,
-        wish: &Wish,
-        tools: &[ReadTool],
-        token: Option<&Token>,
-    ) -> Result<FileSet, PublishError> {
-        let permit = Arc::clone(&self.renders).acquire_owned().await;
-        let request = wish.files.clone();
-        let tools = tools.to_vec();
-        let token = token.cloned();
+    /// at a time. A wait is short: what is delivered rests on an answer about access of a moment ago.
+    async fn files(&self, files: &FileWish, tools: &[ReadTool]) -> Result<FileSet, PublishError> {
+        let needs_classes = files.request.needs_classes();
+        let (files, tools) = (files.clone(), tools.to_vec());
         let conflict = self.settings.conflict;
         let render = move || {
-            let _permit = permit;
             let tools: Vec<_> = tools.iter().map(ReadTool::tool).collect();
             let context = FileContext {
-                token: token.as_ref().map(Token::expose),
+                token: files.token.as_ref().map(Token::expose),
                 now: clock::now(),
                 conflict,
             };
-            render(&request, &tools, &context)
+            render(&files.request, &tools, &context)
         };
-        match tokio::task::spawn_blocking(render).await {
+        if !needs_classes {
+            return Ok(render()?);
+        }
+        let permit = Arc::clone(&self.renders).acquire_owned();
+        let permit = timeout(RENDER_WAIT, permit).await;
+        let permit = permit.map_err(|_| PublishError::RendersBusy)?;
+        let rendered = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            render()
+        });
+        match rendered.await {
             Ok(files) => Ok(files?),
             Err(_) => Err(PublishError::Broken),
         }
     }
 
-    async fn tools(&self, wish: &Wish, source: ToolSource) -> Result<Vec<ReadTool>, PublishError> {
+    async fn tools(
+        &self,
+        wish: &Wish,
+        files: &FileWish,
+        source: ToolSource,
+    ) -> Result<Vec<ReadTool>, PublishError> {
         let each = wish.connectors.iter();
-        try_join_all(each.map(|connector| self.tool(wish, connector, source))).await
+        try_join_all(each.map(|connector| self.tool(files, connector, source))).await
     }
 
     async fn tool(
         &self,
-        wish: &Wish,
+        files: &FileWish,
         key: &ConnectorKey,
         source: ToolSource,
     ) -> Result<ReadTool, PublishError> {
@@ -110,7 +121,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let own = address(&connector, None);
         let class = &connector.spec.connector_class_name;
         // A name that is none would be asked for under another path.
-        let class = if is_dns_subdomain(class) && (own.is_none() || wish.files.needs_classes()) {
+        let class = if is_dns_subdomain(class) && (own.is_none() || files.request.needs_classes()) {
             let class = self.class(class, source).await;
             class.map_err(|NoAnswer| unreachable(key))?
         } else {

@@ -26,7 +26,7 @@ use crate::{
     kubernetes::{EventWord, Kubernetes, review},
     mounter::{Mounter, OnDisk, Passage},
     proto::csi::NodePublishVolumeRequest,
-    volume::{ConnectorKey, Publish, Token, VolumePath, Wish},
+    volume::{AttributeError, ConnectorKey, FileWish, Publish, VolumeError, VolumePath, Wish},
 };
 use plan::{AccessHeard, Act, PodRequest, VolumeContent, plan};
 
@@ -62,10 +62,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         emptied: bool,
     ) -> Result<(), PublishError> {
         let parsed = Publish::parse(place, request, &self.settings.proxy);
-        let Ok(Publish {
-            wish, proxy_token, ..
-        }) = parsed
-        else {
+        let Ok(Publish { wish, files, .. }) = parsed else {
             return Err(PublishError::OtherVolume);
         };
         if Record::new(place, &wish) != *record {
@@ -77,15 +74,14 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         }
         match act {
             Act::Refill(admitted) => {
-                let token = proxy_token.as_ref();
-                if !self.refill(place, (record, &wish), &admitted, token).await {
+                if !self.refill(place, (record, &wish), &admitted, files).await {
                     self.empty_again(place).await;
                 }
             }
             // Once more, whatever was heard: a process may have died in the middle, or a step have failed.
             Act::Leave | Act::Empty(..) if emptied => self.empty_again(place).await,
             Act::Leave => {}
-            Act::Fine => self.refresh(place, &wish, proxy_token.as_ref()).await,
+            Act::Fine => self.refresh(place, &wish, files).await,
             Act::Empty(connector, passage) => {
                 self.take_away(place, &wish, &connector, passage).await;
             }
@@ -196,8 +192,17 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
 
     /// Brings newer content: of a token that was renewed, of a connector or a class that changed. A running pod keeps
     /// what it has while newer content cannot be made.
-    async fn refresh(&self, place: &VolumePath, wish: &Wish, token: Option<&Token>) {
-        let content = match self.newer_content(wish, token).await {
+    async fn refresh(
+        &self,
+        place: &VolumePath,
+        wish: &Wish,
+        files: Result<FileWish, AttributeError>,
+    ) {
+        let content = async {
+            let files = files.map_err(VolumeError::from)?;
+            self.newer_content(wish, &files).await
+        };
+        let content = match content.await {
             Ok(content) => content,
             Err(error) => {
                 self.metrics.refreshed("failed");
@@ -223,9 +228,13 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         place: &VolumePath,
         (record, wish): (&Record, &Wish),
         admitted: &[Admitted],
-        token: Option<&Token>,
+        files: Result<FileWish, AttributeError>,
     ) -> bool {
-        let content = match self.content(wish, admitted, token).await {
+        let content = async {
+            let files = files.map_err(VolumeError::from)?;
+            self.content(wish, admitted, &files).await
+        };
+        let content = match content.await {
             Ok(content) => content,
             Err(error) => {
                 warn!(volume = place.volume_id(), %error, "access is back, and the content cannot be made");

@@ -1,27 +1,28 @@
 //! The files at the root of a volume, which change all at once.
 //!
-//! Each set of files is a folder of its own, `.connector/.files/a` or `b`. The link `current` names the one that counts,
-//! and each file at the root is a link through it. So one rename brings a whole new set, and a reader that opens
-//! `.connector/.files/current` as a folder reads one set to its end. The set before stays until the next one is
-//! written.
+//! Two folders hold sets of files, `.connector/.files/a` and `b`. The link `current` names the one that counts, the link
+//! `spare` the other, and each file at the root is a link through `current`. So one exchange of the two links brings a
+//! whole new set, and a reader that opens `.connector/.files/current` as a folder reads one set to its end. The set before
+//! stays until the next one is written.
+//!
+//! Nothing here is ever without a name. Files are written in place, a file that a set does not have any more is emptied,
+//! and a link that goes moves to the folder `unlinked`. A pod could hold a nameless file open for ever, and the kernel
+//! makes no file system read only that has one.
 
 use std::collections::BTreeSet;
 
 use connector_files::{FileSet, MOST_BYTES};
-use rustix::{
-    fs::{AtFlags, readlinkat, symlinkat, unlinkat},
-    io::Errno,
-};
 
 use super::{MountError, root_dir::RootDir};
 
 /// The folder of everything that is ours.
 pub(super) const FOLDER: &str = ".connector";
-
-const FILES: &str = ".connector/.files";
+/// The folder of the sets.
+pub(super) const FILES: &str = ".connector/.files";
 const CURRENT: &str = ".connector/.files/current";
-const NEW_CURRENT: &str = ".connector/.files/.new-current";
-/// The folders that take turns.
+const SPARE: &str = ".connector/.files/spare";
+const UNLINKED: &str = ".connector/.files/unlinked";
+/// The folders of the sets.
 const SETS: [&str; 2] = ["a", "b"];
 
 /// The files of a volume.
@@ -31,27 +32,31 @@ impl FileSets<'_> {
     /// Writes a set to the side, and then makes it the one that counts.
     pub(super) fn put(&self, files: &FileSet) -> Result<(), MountError> {
         let root = self.0;
-        let current = self.current()?;
-        if current.is_none() && files.is_empty() {
-            return Ok(());
-        }
         let [first, second] = SETS;
+        let current = self.current()?;
+        if current.is_none() {
+            if files.is_empty() {
+                return Ok(());
+            }
+            root.folder(FILES)?;
+            for set in SETS {
+                root.folder(&folder(set))?;
+            }
+            root.folder(UNLINKED)?;
+            root.remove(CURRENT)?;
+            root.link(second, CURRENT)?;
+        }
         let next = if current.as_deref() == Some(first) {
             second
         } else {
             first
         };
-        let folder = format!("{FILES}/{next}");
-        root.folder(FILES)?;
-        root.remove(&folder)?;
-        root.folder(&folder)?;
-        for (name, content) in files.iter() {
-            root.write(&format!("{folder}/{name}"), content.as_bytes())?;
+        self.write(next, files)?;
+        if root.linked(SPARE)?.as_deref() != Some(next) {
+            root.remove(SPARE)?;
+            root.link(next, SPARE)?;
         }
-        root.remove(NEW_CURRENT)?;
-        symlinkat(next, root.fd(), NEW_CURRENT)
-            .map_err(|error| root.failed("link", NEW_CURRENT, error.into()))?;
-        root.rename(NEW_CURRENT, CURRENT)?;
+        root.exchange(SPARE, CURRENT)?;
         self.link(files)
     }
 
@@ -61,23 +66,50 @@ impl FileSets<'_> {
         let Some(current) = self.current()? else {
             return Ok(files.is_empty() && self.links()?.is_empty());
         };
-        let folder = format!("{FILES}/{current}");
-        let there: BTreeSet<String> = self.0.names(&folder)?.into_iter().collect();
-        if there != names || self.links()? != names {
+        if self.links()? != names {
             return Ok(false);
         }
-        for (name, content) in files.iter() {
-            let there = self.0.read(&format!("{folder}/{name}"), MOST_BYTES + 1)?;
-            if there.as_deref() != Some(content.as_bytes()) {
+        let there: BTreeSet<String> = self.0.names(&folder(&current))?.into_iter().collect();
+        for name in there.union(&names) {
+            let path = format!("{}/{name}", folder(&current));
+            let content = self.0.read(&path, MOST_BYTES + 1)?.unwrap_or_default();
+            // A file of an earlier set is empty.
+            let expected = files.get(name).unwrap_or_default();
+            if content != expected.as_bytes() || !there.contains(name) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Takes the links at the root away. The sets go with everything else in the folder.
-    pub(super) fn unlink(&self) -> Result<(), MountError> {
-        self.link(&FileSet::default())
+    /// Takes everything away: the links at the root, and the content of both sets.
+    pub(super) fn clear(&self) -> Result<(), MountError> {
+        if self.current()?.is_none() {
+            return Ok(());
+        }
+        self.link(&FileSet::default())?;
+        for set in SETS {
+            self.write(set, &FileSet::default())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the files of a set in place, and empties what else is in its folder.
+    fn write(&self, set: &str, files: &FileSet) -> Result<(), MountError> {
+        let folder = folder(set);
+        for name in self.0.names(&folder)? {
+            if files.get(&name).is_none() {
+                let path = format!("{folder}/{name}");
+                self.0
+                    .truncate(&path)
+                    .map_err(|error| self.0.failed("empty", &path, error.into()))?;
+            }
+        }
+        for (name, content) in files.iter() {
+            self.0
+                .write(&format!("{folder}/{name}"), content.as_bytes())?;
+        }
+        Ok(())
     }
 
     /// Makes the links at the root those of a set.
@@ -85,41 +117,39 @@ impl FileSets<'_> {
         let root = self.0;
         let there = self.links()?;
         for (name, _) in files.iter().filter(|(name, _)| !there.contains(*name)) {
-            // Something else of the name is nobody's: pods cannot write here.
-            root.remove(name)?;
-            symlinkat(target(name), root.fd(), name)
-                .map_err(|error| root.failed("link", name, error.into()))?;
+            let before = format!("{UNLINKED}/{name}");
+            if root.linked(&before)?.is_some() {
+                root.rename(&before, name)?;
+            } else {
+                root.link(&target(name), name)?;
+            }
         }
         for name in there.iter().filter(|name| files.get(name).is_none()) {
-            unlinkat(root.fd(), name.as_str(), AtFlags::empty())
-                .map_err(|error| root.failed("remove", name, error.into()))?;
+            root.rename(name, &format!("{UNLINKED}/{name}"))?;
         }
         Ok(())
     }
 
     /// The names of our links at the root.
     fn links(&self) -> Result<BTreeSet<String>, MountError> {
-        let names = self.0.names(".")?.into_iter();
-        let is_ours = |name: &String| {
-            let link = readlinkat(self.0.fd(), name.as_str(), Vec::new());
-            link.is_ok_and(|link| link.as_bytes() == target(name).as_bytes())
-        };
-        Ok(names
-            .filter(|name| name != FOLDER && is_ours(name))
-            .collect())
+        let mut links = BTreeSet::new();
+        for name in self.0.names(".")? {
+            if name != FOLDER && self.0.linked(&name)?.as_deref() == Some(target(&name).as_str()) {
+                links.insert(name);
+            }
+        }
+        Ok(links)
     }
 
     /// The folder of the set that counts.
     fn current(&self) -> Result<Option<String>, MountError> {
-        match readlinkat(self.0.fd(), CURRENT, Vec::new()) {
-            Ok(link) => {
-                let link = link.to_string_lossy().into_owned();
-                Ok(SETS.contains(&link.as_str()).then_some(link))
-            }
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(self.0.failed("look at", CURRENT, error.into())),
-        }
+        let current = self.0.linked(CURRENT)?;
+        Ok(current.filter(|it| SETS.contains(&it.as_str())))
     }
+}
+
+fn folder(set: &str) -> String {
+    format!("{FILES}/{set}")
 }
 
 fn target(name: &str) -> String {

@@ -285,9 +285,22 @@ fn change(
     seal(&root).and(changed)
 }
 
-/// Read only for everybody, in every copy of the mount: it is the file system that is sealed.
+/// Read only for everybody, in every copy of the mount: it is the file system that is sealed. An open file without a name
+/// keeps the kernel from that. It must not keep a volume from being emptied, so the volume is used as it is, and sealed by
+/// a later call. Pods cannot write it: their mounts are read only.
 fn seal(root: &VolumeRoot) -> Result<(), MountError> {
-    remount(root, hardened() | MountFlags::RDONLY)
+    let path = root.0.path();
+    match mount_remount(
+        by_descriptor(&root.0.fd()),
+        hardened() | MountFlags::RDONLY,
+        c"",
+    ) {
+        Err(Errno::BUSY) => {
+            warn!(volume = %path.display(), "an open file without a name keeps the volume from being sealed");
+            Ok(())
+        }
+        sealed => sealed.map_err(|error| step("remount", path)(error.into())),
+    }
 }
 
 fn remount(root: &VolumeRoot, flags: MountFlags) -> Result<(), MountError> {

@@ -8,7 +8,10 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, mkdirat, openat2, renameat, unlinkat},
+    fs::{
+        AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags, ftruncate, mkdirat, openat2,
+        readlinkat, renameat, renameat_with, symlinkat, unlinkat,
+    },
     io::Errno,
 };
 
@@ -56,16 +59,21 @@ impl RootDir {
 
     /// A file or a folder with everything in it; nothing is fine as well.
     pub(super) fn remove(&self, path: &str) -> Result<(), MountError> {
-        match unlinkat(&self.fd, path, AtFlags::empty()) {
+        let failed = |error: Errno| self.failed("remove", path, error.into());
+        let (parent, name) = match self.parent(path) {
+            Ok(parent) => parent,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        };
+        match unlinkat(&parent, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
             Err(Errno::ISDIR | Errno::PERM) => {}
-            Err(error) => return Err(self.failed("remove", path, error.into())),
+            Err(error) => return Err(failed(error)),
         }
         for name in self.names(path)? {
             self.remove(&format!("{path}/{name}"))?;
         }
-        unlinkat(&self.fd, path, AtFlags::REMOVEDIR)
-            .map_err(|error| self.failed("remove", path, error.into()))
+        unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(failed)
     }
 
     /// The names in a folder; none if it is not there.
@@ -89,7 +97,10 @@ impl RootDir {
 
     /// Makes a folder, if it is not there.
     pub(super) fn folder(&self, path: &str) -> Result<(), MountError> {
-        match mkdirat(&self.fd, path, FOLDER_MODE) {
+        let made = self
+            .parent(path)
+            .and_then(|(parent, name)| mkdirat(&parent, name, FOLDER_MODE));
+        match made {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(error) => Err(self.failed("make", path, error.into())),
         }
@@ -108,8 +119,61 @@ impl RootDir {
 
     /// Renames within the file system.
     pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), MountError> {
-        renameat(&self.fd, from, &self.fd, to)
+        self.try_rename(from, to)
             .map_err(|error| self.failed("rename", from, error.into()))
+    }
+
+    /// The same with the kernel's own error.
+    pub(super) fn try_rename(&self, from: &str, to: &str) -> rustix::io::Result<()> {
+        let ((old, from), (new, to)) = (self.parent(from)?, self.parent(to)?);
+        renameat(&old, from, &new, to)
+    }
+
+    /// Gives two names to each other's objects. Neither object loses its name: the kernel makes no file system read only
+    /// that has open objects without names.
+    pub(super) fn exchange(&self, one: &str, other: &str) -> Result<(), MountError> {
+        let exchanged = || {
+            let ((first, one), (second, other)) = (self.parent(one)?, self.parent(other)?);
+            renameat_with(&first, one, &second, other, RenameFlags::EXCHANGE)
+        };
+        exchanged().map_err(|error| self.failed("exchange", one, error.into()))
+    }
+
+    /// Makes a symbolic link.
+    pub(super) fn link(&self, target: &str, path: &str) -> Result<(), MountError> {
+        self.parent(path)
+            .and_then(|(parent, name)| symlinkat(target, &parent, name))
+            .map_err(|error| self.failed("link", path, error.into()))
+    }
+
+    /// The target of a symbolic link. None if there is no such link.
+    pub(super) fn linked(&self, path: &str) -> Result<Option<String>, MountError> {
+        let target = self
+            .parent(path)
+            .and_then(|(parent, name)| readlinkat(&parent, name, Vec::new()));
+        match target {
+            Ok(target) => Ok(Some(target.to_string_lossy().into_owned())),
+            Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+            Err(error) => Err(self.failed("look at", path, error.into())),
+        }
+    }
+
+    /// Empties a file; a link holds nothing. False if it is a folder.
+    pub(super) fn truncate(&self, path: &str) -> rustix::io::Result<bool> {
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+        let file = self.open(path, flags, Mode::empty());
+        match file.and_then(|file| ftruncate(&file, 0)) {
+            Ok(()) | Err(Errno::NOENT | Errno::LOOP) => Ok(true),
+            Err(Errno::ISDIR) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The folder of a path, opened, and the last name.
+    fn parent<'p>(&self, path: &'p str) -> rustix::io::Result<(OwnedFd, &'p str)> {
+        let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
+        let folder = self.open(folder, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+        Ok((folder, name))
     }
 
     /// Opens a file or folder.

@@ -12,7 +12,7 @@
 //! which the file system is writable.
 
 use rustix::{
-    fs::{Mode, OFlags, XattrFlags, fgetxattr, fremovexattr, fsetxattr, ftruncate, renameat},
+    fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr},
     io::Errno,
 };
 use service_kit::report;
@@ -20,7 +20,7 @@ use tracing::warn;
 
 use super::{
     MountError, OnDisk, Passage,
-    file_sets::{FOLDER, FileSets},
+    file_sets::{FILES, FOLDER, FileSets},
     root_dir::RootDir,
 };
 use crate::content::{ConnectorFacts, Content, Record};
@@ -84,7 +84,8 @@ impl VolumeRoot {
                 if !self.has_fact(facts, name, fact)? {
                     self.0.write(NEW_FACT, fact.as_bytes())?;
                     self.0
-                        .rename(NEW_FACT, &format!("{FOLDER}/{}/{name}", facts.folder()))?;
+                        .exchange(NEW_FACT, &format!("{FOLDER}/{}/{name}", facts.folder()))?;
+                    self.truncate(NEW_FACT)?;
                 }
             }
         }
@@ -120,7 +121,7 @@ impl VolumeRoot {
 
     /// Says that the volume is complete: the last step.
     pub(super) fn complete(&self, record: &Record) -> Result<(), MountError> {
-        match renameat(self.0.fd(), REVOKED, self.0.fd(), COMPLETE) {
+        match self.0.try_rename(REVOKED, COMPLETE) {
             Ok(()) => return Ok(()),
             Err(Errno::NOENT) => {}
             Err(error) => return Err(self.0.failed("rename", REVOKED, error.into())),
@@ -168,7 +169,7 @@ impl VolumeRoot {
     pub(super) fn empty(&self) -> Result<(), MountError> {
         // First: a volume that comes back to its content later has it from another passage.
         self.mark(Passage::Gated)?;
-        match renameat(self.0.fd(), COMPLETE, self.0.fd(), REVOKED) {
+        match self.0.try_rename(COMPLETE, REVOKED) {
             // Without the first, another call was here before and did not come to its end.
             Ok(()) | Err(Errno::NOENT) => self.set_aside(),
             Err(error) => Err(self.0.failed("rename", COMPLETE, error.into())),
@@ -178,15 +179,19 @@ impl VolumeRoot {
     /// Takes the content of all facts and files away, of those as well that a call which did not come to its end was
     /// writing.
     fn set_aside(&self) -> Result<(), MountError> {
-        FileSets(&self.0).unlink()?;
+        FileSets(&self.0).clear()?;
         for name in self.0.names(FOLDER)? {
             let path = format!("{FOLDER}/{name}");
-            if [COMPLETE, REVOKED, REMOVED].contains(&path.as_str()) {
+            // Files have lost their content already.
+            if [COMPLETE, REVOKED, REMOVED, FILES].contains(&path.as_str()) {
                 continue;
             }
             self.truncate(&path)?;
+            if path == NEW_FACT {
+                continue;
+            }
             self.0.folder(REMOVED)?;
-            match renameat(self.0.fd(), &path, self.0.fd(), format!("{REMOVED}/{name}")) {
+            match self.0.try_rename(&path, &format!("{REMOVED}/{name}")) {
                 Ok(()) => {}
                 // It was written twice, which no call does: then this one goes.
                 Err(Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR) => {
@@ -200,12 +205,9 @@ impl VolumeRoot {
 
     /// Empties a file, or all files of a folder. One that cannot be emptied is removed.
     fn truncate(&self, path: &str) -> Result<(), MountError> {
-        let flags = OFlags::WRONLY | OFlags::NONBLOCK;
-        let file = self.0.open(path, flags, Mode::empty());
-        match file.and_then(|file| ftruncate(&file, 0)) {
-            // A link holds nothing.
-            Ok(()) | Err(Errno::NOENT | Errno::LOOP) => Ok(()),
-            Err(Errno::ISDIR) => {
+        match self.0.truncate(path) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
                 for name in self.0.names(path)? {
                     self.truncate(&format!("{path}/{name}"))?;
                 }

@@ -12,7 +12,7 @@ use connectors_api::{
 };
 use thiserror::Error;
 
-use super::{ConnectorKey, KUBELET};
+use super::{ConnectorKey, KUBELET, ProxyTokens};
 
 /// A volume of more would hold its pod for the slowest of too many approvals.
 pub(super) const MAX_CONNECTORS: usize = 16;
@@ -42,8 +42,6 @@ const LONGEST: Duration = Duration::from_hours(24);
 pub(super) struct VolumeAttributes {
     pub(super) connectors: Vec<ConnectorKey>,
     pub(super) permission: Permission,
-    pub(super) files: FileRequest,
-    pub(super) token_expiration: Option<Duration>,
 }
 
 /// What is wrong with the attributes.
@@ -125,13 +123,23 @@ pub(super) fn parse(
         Some(word) => Permission::from_segment(word)
             .ok_or_else(|| AttributeError::Permission(quoted(word)))?,
     };
-    let text = |name: &str| context.get(name).map(String::as_str);
     Ok(VolumeAttributes {
         connectors: wanted(namespace, context)?,
         permission,
-        files: FileRequest::parse(text(FILES), text(PARAMS))?,
-        token_expiration: text(EXPIRATION).map(expiration).transpose()?,
     })
+}
+
+/// Reads the attributes about files. What they may be depends on the settings of the installation, which change while pods
+/// run, so nothing else depends on them.
+pub(super) fn parse_files(
+    context: &HashMap<String, String>,
+    proxy: &ProxyTokens,
+) -> Result<FileRequest, AttributeError> {
+    let text = |name: &str| context.get(name).map(String::as_str);
+    if let Some(wanted) = text(EXPIRATION).map(expiration).transpose()? {
+        proxy.live(wanted)?;
+    }
+    Ok(FileRequest::parse(text(FILES), text(PARAMS))?)
 }
 
 /// The connectors, named in the newer or in the older way.

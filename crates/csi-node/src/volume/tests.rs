@@ -47,12 +47,8 @@ fn connectors(list: &str) -> Result<Vec<String>, String> {
 
 #[test]
 fn a_call_of_the_kubelet_is_understood() {
-    let Publish {
-        wish,
-        token,
-        proxy_token,
-    } = parse(&request()).unwrap();
-    assert_eq!(proxy_token, None);
+    let Publish { wish, token, files } = parse(&request()).unwrap();
+    assert_eq!(files.unwrap().token, None);
     let expected = Pod {
         namespace: "shop".to_owned(),
         name: "deploy-1".to_owned(),
@@ -319,6 +315,11 @@ fn one_connector_may_be_named_in_the_older_way() {
     }
 }
 
+/// The files that are asked for, or what is wrong with them alone.
+fn asked(parsed: Result<Publish, VolumeError>) -> Result<FileRequest, AttributeError> {
+    parsed.unwrap().files.map(|files| files.request)
+}
+
 #[test]
 fn files_are_asked_for_by_configuration_and_values() {
     let parsed = with(|request| {
@@ -333,20 +334,16 @@ fn files_are_asked_for_by_configuration_and_values() {
         Some("docker,!.env"),
         Some(r#"{"docker": {"registry": "eu"}}"#),
     );
-    assert_eq!(parsed.unwrap().wish.files, expected.unwrap());
-    assert_eq!(
-        parse(&request()).unwrap().wish.files,
-        FileRequest::default()
-    );
-    let error = attribute("configuration.names", "a b").unwrap_err();
+    assert_eq!(asked(parsed).unwrap(), expected.unwrap());
+    assert_eq!(asked(parse(&request())).unwrap(), FileRequest::default());
+    let error = asked(attribute("configuration.names", "a b")).unwrap_err();
     assert!(error.to_string().contains("cannot list `a b`"), "{error}");
 }
 
 #[test]
 fn a_token_lives_as_long_as_a_pod_wants_or_the_volume_is_refused() {
     for good in ["10m", "30m", "1h", " 30m "] {
-        let parsed = attribute("token.expiration", good).unwrap();
-        assert!(parsed.wish.token_expiration.is_some(), "{good}");
+        assert!(asked(attribute("token.expiration", good)).is_ok(), "{good}");
     }
     for (bad, told) in [
         ("", "from 10m to 24h"),
@@ -356,8 +353,8 @@ fn a_token_lives_as_long_as_a_pod_wants_or_the_volume_is_refused() {
         ("soon", "cannot be `soon`"),
         ("2h", "tokens live 60m here"),
     ] {
-        let error = attribute("token.expiration", bad).unwrap_err().to_string();
-        assert!(error.contains(told), "{bad}: {error}");
+        let error = asked(attribute("token.expiration", bad)).unwrap_err();
+        assert!(error.to_string().contains(told), "{bad}: {error}");
     }
     let none = ProxyTokens {
         audience: None,
@@ -369,7 +366,7 @@ fn a_token_lives_as_long_as_a_pod_wants_or_the_volume_is_refused() {
     let place = pods()
         .place(&request.volume_id, &request.target_path)
         .unwrap();
-    let error = Publish::parse(&place, &request, &none).unwrap_err();
+    let error = asked(Publish::parse(&place, &request, &none)).unwrap_err();
     assert!(
         error.to_string().contains("no token for a proxy"),
         "{error}"
@@ -443,7 +440,7 @@ fn the_token_for_the_proxy_is_there_if_the_kubelet_hands_one() {
         let parsed = with(|request| {
             request.secrets.insert(key.to_owned(), tokens.to_string());
         });
-        parsed.unwrap().proxy_token
+        parsed.unwrap().files.unwrap().token
     };
     let ours = Some(Token::of("for-connectors-proxy"));
     assert_eq!(handed(&[AUDIENCE, "connectors-proxy"]), ours);

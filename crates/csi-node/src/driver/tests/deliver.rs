@@ -188,3 +188,48 @@ async fn access_that_ended_and_came_back_brings_newer_files() {
     call(&world, request_with("t2")).await.unwrap();
     assert_eq!(file(&world, "config").as_deref(), Some("https://harbor t2"));
 }
+
+/// The settings of the installation may change under a running pod. What it asked for then is refused to new pods, and
+/// keeps no volume from being emptied.
+#[tokio::test(start_paused = true)]
+async fn a_wish_for_files_that_is_none_any_more_keeps_no_volume_from_being_emptied() {
+    for (key, value) in [
+        ("token.expiration", "24h"),
+        ("configuration.names", "no name"),
+        ("configuration.params", "no JSON"),
+    ] {
+        let mut odd = request_with("t2");
+        let attribute = [(key.to_owned(), value.to_owned())];
+        odd.volume_context.extend(attribute);
+        let world = World::new();
+        world.evaluator.says("tools/harbor", Some(granted()));
+        let error = call(&world, odd.clone()).await.unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+
+        let world = delivered().await;
+        call(&world, odd.clone()).await.unwrap();
+        assert_eq!(file(&world, "context.token").as_deref(), Some("t1"));
+        world.evaluator.says("tools/harbor", Some(no_request()));
+        world.kubernetes.cluster().pod_form = false;
+        call(&world, odd).await.unwrap();
+        assert!(!mounted(&world), "{key}");
+    }
+}
+
+/// Otherwise what was allowed minutes ago would be delivered, and the volume be locked meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_volume_waits_two_seconds_for_those_whose_files_are_being_made() {
+    let world = delivered().await;
+    let renders = Arc::clone(&world.driver.renders);
+    let busy = renders.acquire_many(2).await.unwrap();
+    let began = Instant::now();
+    call(&world, request_with("t2")).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(3));
+    assert_eq!(world.mounter.node().renewed, 0);
+    world.mounter.node().found.clear();
+    let error = call(&world, request_with("t2")).await.unwrap_err();
+    assert_eq!(error, PublishError::RendersBusy);
+    // A volume without files of a class waits for nobody.
+    publish(&world).await.unwrap();
+    drop(busy);
+}

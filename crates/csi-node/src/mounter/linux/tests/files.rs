@@ -1,6 +1,6 @@
 //! The files at the root of a volume, on a real file system.
 
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 use connector_files::{FileConflict, FileContext, FileRequest, Tool, render};
 use connectors_api::{Connector, ConnectorClass};
@@ -113,7 +113,10 @@ fn newer_files_come_all_at_once_and_the_same_ones_are_not_written() {
     for number in 3..10 {
         assert!(scene.refresh(&json!({"a": number.to_string()})));
     }
-    assert_eq!(scene.names_in(".files"), ["a", "b", "current"]);
+    assert_eq!(
+        scene.names_in(".files"),
+        ["a", "b", "current", "spare", "unlinked"]
+    );
     assert_eq!(scene.root(), [".connector", "a"]);
     assert!(scene.refresh(&json!({})));
     assert_eq!(scene.root(), [".connector"]);
@@ -196,14 +199,14 @@ fn a_refresh_that_broke_off_leaves_a_whole_set_and_is_made_up_for() {
     };
     let path = scene.place.target().join(".connector/.files");
     let newer = json!({"a": "2", "new": "y"});
-    // A half-written set, a link that was not renamed, and a set whose links at the root are not yet right.
+    // A half-written set, a link that is missing, and a set whose links at the root are not yet right.
     let breaks: [Break; 3] = [
         |files| {
             fs::create_dir_all(files.join("b")).unwrap();
             fs::write(files.join("b/a"), "hal").unwrap();
         },
         |files| {
-            symlink("b", files.join(".new-current")).unwrap();
+            fs::remove_file(files.join("spare")).unwrap();
         },
         |files| {
             fs::remove_file(files.join("../../old")).unwrap();
@@ -220,5 +223,74 @@ fn a_refresh_that_broke_off_leaves_a_whole_set_and_is_made_up_for() {
         assert!(scene.refresh(&json!({"a": "1", "old": "x"})));
     }
     drop(root);
+    scene.clear();
+}
+
+/// The kernel makes no file system read only that has an open file without a name.
+#[test]
+fn whatever_a_pod_holds_open_it_is_sealed_after_each_change_and_reads_nothing_after_the_last() {
+    if !inside(
+        "files::whatever_a_pod_holds_open_it_is_sealed_after_each_change_and_reads_nothing_after_the_last",
+    ) {
+        return;
+    }
+    let scene = scene();
+    let set = |number: usize| match number % 2 {
+        0 => json!({"token": format!("s3cret-{number}"), "even": "s3cret"}),
+        _ => json!({"token": format!("s3cret-{number}"), "odd": "s3cret"}),
+    };
+    scene.publish_files(&set(0));
+    let mut held = Vec::new();
+    let mut texts = Vec::new();
+    let keep_open = |held: &mut Vec<fs::File>, texts: &mut Vec<fs::File>| {
+        let target = scene.place.target();
+        for path in ["token", "even", "odd", ".connector/tools_harbor/address"] {
+            texts.extend(fs::File::open(target.join(path)));
+        }
+        for folder in ["", ".connector/.files", ".connector/.files/current/"] {
+            held.push(fs::File::open(target.join(folder)).unwrap());
+        }
+        // The links themselves.
+        let link = rustix::fs::OFlags::PATH | rustix::fs::OFlags::NOFOLLOW;
+        let flags = i32::try_from(link.bits()).unwrap();
+        for path in ["token", "even", "odd", ".connector/.files/current"] {
+            let mut options = fs::OpenOptions::new();
+            held.extend(
+                options
+                    .read(true)
+                    .custom_flags(flags)
+                    .open(target.join(path)),
+            );
+        }
+    };
+    for number in 1..6 {
+        keep_open(&mut held, &mut texts);
+        let mut content = scene.content(&set(number));
+        content.facts[0].address = format!("https://s3cret-{number}");
+        assert!(scene.mounter.refresh(&scene.place, &content).unwrap());
+        scene.assert_sealed();
+        assert_eq!(scene.look(), OnDisk::Published(scene.record.clone()));
+    }
+    keep_open(&mut held, &mut texts);
+    for _ in 0..2 {
+        scene.mounter.empty(&scene.place).unwrap();
+        scene.assert_sealed();
+        assert_eq!(scene.look(), OnDisk::Emptied(scene.record.clone()));
+        assert_eq!(scene.root(), [".connector"]);
+        for mut file in &texts {
+            let mut text = String::new();
+            io::Seek::rewind(&mut file).unwrap();
+            io::Read::read_to_string(&mut file, &mut text).unwrap();
+            assert_eq!(text, "");
+        }
+        let refilled = scene
+            .mounter
+            .refill(&scene.place, &scene.record, &scene.content(&set(7)));
+        refilled.unwrap();
+        scene.assert_sealed();
+        keep_open(&mut held, &mut texts);
+    }
+    assert!(held.len() > 20 && texts.len() > 20);
+    drop((held, texts));
     scene.clear();
 }
