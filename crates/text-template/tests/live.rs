@@ -122,9 +122,22 @@ fn what_is_recorded_is_what_go_says() {
                     Answer::Bytes => ("bytes", json!(true)),
                     Answer::Error(error) => ("error", json!(error)),
                 };
-                let line = json!({"case": case, "missing": missing, (kind): said});
-                lines.push_str(&line.to_string());
-                lines.push('\n');
+                // In this order, whatever order serde_json is built for.
+                let (case, missing) = (json!(case), json!(missing));
+                lines.push_str(
+                    &[
+                        "{\"case\":",
+                        &case.to_string(),
+                        ",\"missing\":",
+                        &missing.to_string(),
+                        ",\"",
+                        kind,
+                        "\":",
+                        &said.to_string(),
+                        "}\n",
+                    ]
+                    .concat(),
+                );
             }
         }
         if env::var_os("UPDATE_RECORDED").is_some() {
@@ -171,12 +184,21 @@ fn random_templates_are_rendered_as_go_renders_them_or_refused() {
         })
         .collect();
     let data = data();
-    // Go has no limits, and would count to the largest number there is.
-    let (asked, endless): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(text, missing)| {
-        let nothing = Answer::Text(String::new());
-        compare(text, &data, MISSING[*missing].1, &nothing) != Ok(Some("a limit of the rendering"))
-    });
-    println!("{} are beyond the limits", endless.len());
+    // What we refuse, Go may render, and it has no limits: it would count to the largest number there is.
+    let nothing = Answer::Text(String::new());
+    let class = |(text, missing): &(String, usize)| {
+        compare(text, &data, MISSING[*missing].1, &nothing)
+            .ok()
+            .flatten()
+    };
+    let (refused, asked): (Vec<_>, Vec<_>) = asked.into_iter().partition(|it| class(it).is_some());
+    let mut classes: BTreeMap<_, usize> = BTreeMap::new();
+    for it in &refused {
+        *classes.entry(class(it)).or_default() += 1;
+    }
+    println!("{} are refused: {classes:?}", refused.len());
+    // Most of them are about something.
+    assert!(refused.len() < count / 20);
     hold(&asked, &data);
 }
 

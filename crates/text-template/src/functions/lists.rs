@@ -186,11 +186,15 @@ fn slice(call: &Call<'_>) -> Result {
 fn chunk(call: &Call<'_>) -> Result {
     let (size, values) = (call.int(0), call.list(1)?.to_vec());
     let Some(size) = usize::try_from(size).ok().filter(|it| *it > 0) else {
-        let fits = usize::try_from(size.unsigned_abs()).is_ok_and(|it| values.len() <= it + 1);
-        if size < 0 && values.len() > 1 && fits {
-            return Ok(call.meter.list(Elements::Lists, Vec::new())?);
-        }
-        return Err(call.failed("makeslice: len out of range"));
+        // As Go's arithmetic has it.
+        let size = usize::try_from(size.unsigned_abs()).unwrap_or(usize::MAX);
+        return match values.len() {
+            1 if size > 1 => Ok(call.meter.list(Elements::Lists, vec![any(call, values)?])?),
+            2.. if size > 0 && values.len() - 1 <= size => {
+                Ok(call.meter.list(Elements::Lists, Vec::new())?)
+            }
+            _ => Err(call.failed("makeslice: len out of range")),
+        };
     };
     let chunks = values.chunks(size).map(|chunk| any(call, chunk.to_vec()));
     let chunks = chunks.collect::<Result<Vec<_>>>()?;

@@ -98,6 +98,56 @@ const FIELDS: [&str; 36] = [
     "$.n",
     "$.u",
 ];
+const PATTERNS: [&str; 48] = [
+    "a",
+    "b",
+    "l",
+    "o",
+    ".",
+    "[a-c]",
+    "[^a]",
+    r"\d",
+    r"\w+",
+    r"\s",
+    "(a|b)",
+    "(l+)",
+    "(?:o|w)",
+    "^",
+    "$",
+    r"\b",
+    "a*",
+    "o?",
+    "l{2}",
+    "(?i)H",
+    "é",
+    "|",
+    "[[:alpha:]]+",
+    "b{0,2}",
+    "(a)(b)?",
+    ".*?",
+    "(?:ab|a)",
+    r"\x61",
+    "[^\\s]+?",
+    "(|l)",
+    "(?s).+",
+    "(?m)^",
+    "(?U)a+",
+    r"\D",
+    r"[\d_-]",
+    "a{1,3}?",
+    "(?P<n>a|l)",
+    "{",
+    "]",
+    "[a",
+    "(",
+    ")",
+    "*",
+    "a**",
+    "(a*)+",
+    r"\pL",
+    "x",
+    r"\.",
+];
 const FORMATS: [&str; 16] = [
     "%v",
     "%s",
@@ -306,7 +356,40 @@ impl Grammar {
                 let (one, other) = (self.fresh(), self.fresh());
                 format!("{merge} {one} {other}")
             }
+            4 if !is_piped => self.regular(),
             _ => self.function(depth, is_piped),
+        }
+    }
+
+    /// A function of regular expressions, with an expression that may be right.
+    fn regular(&mut self) -> String {
+        let pieces = 1 + self.below(5);
+        let pattern: String = (0..pieces).map(|_| self.one_of(&PATTERNS)).collect();
+        let text = self.one_of(&[
+            ".s",
+            ".u",
+            ".quote",
+            "\"aabbaa\"",
+            "\"\"",
+            "\"a1 b22\\nc_3-x\"",
+            "\"lllo\"",
+        ]);
+        let count = self.one_of(&["-1", "0", "1", "2", "9"]);
+        let by = self.one_of(&[
+            "\"<$1>\"",
+            "\"$0$0\"",
+            "\"${2}x\"",
+            "\"\"",
+            "\"$$-\"",
+            "\"$1x\"",
+        ]);
+        match self.below(6) {
+            0 => format!("regexMatch `{pattern}` {text}"),
+            1 => format!("regexFind `{pattern}` {text} | quote"),
+            2 => format!("regexFindAll `{pattern}` {text} {count} | toJson"),
+            3 => format!("regexSplit `{pattern}` {text} {count} | toJson"),
+            4 => format!("regexReplaceAllLiteral `{pattern}` {text} {by}"),
+            _ => format!("regexReplaceAll `{pattern}` {text} {by}"),
         }
     }
 
