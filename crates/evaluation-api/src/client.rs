@@ -65,10 +65,10 @@ const TOLD: Duration = Duration::from_millis(500);
 /// itself: the token is checked for each call, the roots are read for each connection.
 ///
 /// ```
-/// # use evaluation_api::client::{Client, Files, UrlError};
+/// # use evaluation_api::client::{Client, ClientFiles, UrlError};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), UrlError> {
-/// let client = Client::from_files(Files {
+/// let client = Client::from_files(ClientFiles {
 ///     url: "https://evaluation-service.connectors-system.svc:8443".to_owned(),
 ///     connect_to: None,
 ///     roots_file: "/etc/connectors/ca/ca.crt".into(),

@@ -5,9 +5,8 @@
 //! whole new set, and a reader that opens `.connector/.files/current` as a folder reads one set to its end. The set before
 //! stays until the next one is written.
 //!
-//! Nothing here is ever without a name. Files are written in place, a file that a set does not have any more is emptied,
-//! and a link that goes moves to the folder `unlinked`. A pod could hold a nameless file open for ever, and the kernel
-//! makes no file system read only that has one.
+//! No file here is ever without a name: files are written in place, and one that a set does not have any more is emptied. A
+//! pod could hold a nameless file open for ever, and the kernel makes no file system read only that has one.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +20,6 @@ pub(super) const FOLDER: &str = ".connector";
 pub(super) const FILES: &str = ".connector/.files";
 const CURRENT: &str = ".connector/.files/current";
 const SPARE: &str = ".connector/.files/spare";
-const UNLINKED: &str = ".connector/.files/unlinked";
 /// The folders of the sets.
 const SETS: [&str; 2] = ["a", "b"];
 
@@ -42,7 +40,6 @@ impl FileSets<'_> {
             for set in SETS {
                 root.folder(&folder(set))?;
             }
-            root.folder(UNLINKED)?;
             root.remove(CURRENT)?;
             root.link(second, CURRENT)?;
         }
@@ -117,15 +114,10 @@ impl FileSets<'_> {
         let root = self.0;
         let there = self.links()?;
         for (name, _) in files.iter().filter(|(name, _)| !there.contains(*name)) {
-            let before = format!("{UNLINKED}/{name}");
-            if root.linked(&before)?.is_some() {
-                root.rename(&before, name)?;
-            } else {
-                root.link(&target(name), name)?;
-            }
+            root.link(&target(name), name)?;
         }
         for name in there.iter().filter(|name| files.get(name).is_none()) {
-            root.rename(name, &format!("{UNLINKED}/{name}"))?;
+            root.remove(name)?;
         }
         Ok(())
     }
