@@ -193,4 +193,10 @@ pub enum TemplateLimit {
     /// A regular expression.
     #[error("a regular expression has more than {0} elements")]
     Regex(usize),
+    /// The groups of a regular expression that keep what they match.
+    #[error("a regular expression has more than {0} groups")]
+    Groups(usize),
+    /// Variables that one template can see at a time.
+    #[error("a template has more than {0} variables")]
+    Variables(usize),
 }

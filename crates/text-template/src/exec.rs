@@ -11,11 +11,12 @@ use crate::{
     ast::{Branches, Command, Invocation, Pipe, Range, Span, TemplateNode, Term, Word},
     error::{TemplateLimit, TemplatePlace, TemplateRenderError, TemplateRenderProblem},
     functions::Expressions,
-    limits::MissingKey,
+    limits::{MAX_VARIABLES, MissingKey},
     meter::{Meter, MeteredOutput},
+    number::count,
     parser::Trees,
     printf,
-    value::Value,
+    value::{List, Value},
 };
 
 /// What is the same for a whole rendering.
@@ -163,6 +164,12 @@ impl<'t> Run<'t> {
         let mark = self.variables.len();
         let span = range.pipe.span;
         let mut is_empty = true;
+        if let Value::Dict(dict) = &value {
+            // Its entries are copied, as a change within the range does not count.
+            let entries = dict.entries.borrow().len();
+            let entries = u64::try_from(entries).unwrap_or(u64::MAX);
+            self.limited(span, self.meter.steps(entries))?;
+        }
         let mut places = Places::of(&value).map_err(|kind| {
             let message = format!("range can't iterate over a value of type {kind}");
             self.error(span, TemplateRenderProblem::Invalid(message))
@@ -221,6 +228,7 @@ impl<'t> Run<'t> {
     }
 
     fn set(&mut self, span: Span, name: &str, value: Value) -> Rendered<()> {
+        self.limited(span, self.meter.looks(self.variables.len()))?;
         let found = self.variables.iter_mut().rev().find(|(it, _)| *it == name);
         match found {
             Some((_, place)) => {
@@ -262,6 +270,10 @@ impl<'t> Run<'t> {
             if pipe.assigns {
                 self.set(pipe.span, name, value.clone())?;
             } else {
+                if self.variables.len() >= MAX_VARIABLES {
+                    let limit = TemplateLimit::Variables(MAX_VARIABLES);
+                    return Err(self.error(pipe.span, limit));
+                }
                 self.variables.push((name, value.clone()));
             }
         }
@@ -330,6 +342,7 @@ impl<'t> Run<'t> {
     }
 
     fn variable(&self, span: Span, name: &str) -> Rendered<Value> {
+        self.limited(span, self.meter.looks(self.variables.len()))?;
         let found = self.variables.iter().rev().find(|(it, _)| *it == name);
         match found {
             Some((_, value)) => Ok(value.clone()),
@@ -340,7 +353,8 @@ impl<'t> Run<'t> {
 
 /// What a range goes through.
 enum Places {
-    Elements(std::vec::IntoIter<Value>, i64),
+    /// Each element as it is when its turn comes.
+    Elements(List, usize),
     Entries(std::vec::IntoIter<(std::sync::Arc<str>, Value)>),
     Numbers {
         next: i64,
@@ -355,7 +369,7 @@ impl Places {
     fn of(value: &Value) -> Result<Self, &'static str> {
         Ok(match value {
             Value::Nothing | Value::Nil => Self::None,
-            Value::List(list) => Self::Elements(list.to_vec().into_iter(), 0),
+            Value::List(list) => Self::Elements(list.clone(), 0),
             Value::Dict(dict) => Self::Entries(dict.to_vec().into_iter()),
             Value::Int(end) => Self::Numbers {
                 next: 0,
@@ -385,10 +399,11 @@ impl Places {
     /// The index or key, and the element.
     fn next(&mut self) -> Option<(Value, Value)> {
         match self {
-            Self::Elements(elements, index) => {
-                let element = elements.next()?;
+            Self::Elements(list, index) => {
+                let element = list.get(*index)?;
+                let place = Value::Int(count(*index));
                 *index += 1;
-                Some((Value::Int(*index - 1), element))
+                Some((place, element))
             }
             Self::Entries(entries) => {
                 let (key, value) = entries.next()?;

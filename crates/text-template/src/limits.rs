@@ -3,6 +3,9 @@
 /// The stack that a thread has by default is enough for this nesting, and not for much more.
 pub const MAX_DEPTH: usize = 100;
 
+/// Variables that one template can see at a time. They are looked for one by one.
+pub(crate) const MAX_VARIABLES: usize = 1_000;
+
 /// What the caller lets a template cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemplateLimits {
@@ -12,7 +15,7 @@ pub struct TemplateLimits {
     /// values. At most [`MAX_DEPTH`] counts.
     pub depth: usize,
     /// Steps of one rendering: one for each node of the template, each element that a function looks at, and each 64
-    /// bytes that it writes.
+    /// bytes that it takes or writes.
     pub steps: u64,
     /// Bytes of the output.
     pub output: usize,

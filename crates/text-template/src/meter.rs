@@ -72,6 +72,31 @@ impl Meter {
         self.work(bytes)
     }
 
+    /// Counts memory that is no value, until it is given back.
+    pub(crate) fn hold(&self, bytes: usize) -> Result<(), TemplateLimit> {
+        let total = self.bytes.get().saturating_add(bytes);
+        if total > self.limits.memory {
+            return Err(TemplateLimit::Memory(self.limits.memory));
+        }
+        self.bytes.set(total);
+        Ok(())
+    }
+
+    pub(crate) fn give_back(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get().saturating_sub(bytes));
+    }
+
+    /// Counts what a function is given: a step for each 64 bytes of texts, and for each 64 elements.
+    pub(crate) fn given(&self, values: &[Value]) -> Result<(), TemplateLimit> {
+        let sizes = values.iter().map(Value::size);
+        self.looks(sizes.fold(0, usize::saturating_add))
+    }
+
+    /// Counts looks at that many bytes, elements or names: a step for each 64, and none for fewer.
+    pub(crate) fn looks(&self, size: usize) -> Result<(), TemplateLimit> {
+        self.steps(u64::try_from(size / 64).unwrap_or(u64::MAX))
+    }
+
     /// Refuses a depth that is not allowed.
     pub(crate) fn depth(&self, depth: usize) -> Result<(), TemplateLimit> {
         let most = self.limits.nesting();

@@ -21,11 +21,22 @@ const MOST: usize = 1_000;
 const COMPILED: usize = 8 << 20;
 const CACHE: usize = 1 << 20;
 
+/// Groups that keep what they match. Go has no such bound.
+const GROUPS: usize = 32;
+
+/// About how many states of the engine an element is: a class of characters is a small machine of bytes.
+const STATES: usize = 16;
+
+/// Each state of a search keeps where each group begins and ends, before a character and after it.
+const PLACES: usize = 2 * 16;
+
 /// A compiled expression, and how many elements it has with its repetitions written out.
 #[derive(Debug)]
 pub(crate) struct RegexExpression {
     pub(crate) regex: Regex,
     elements: usize,
+    /// What a search takes at most, which the meter counts.
+    pub(crate) bytes: usize,
 }
 
 impl RegexExpression {
@@ -36,6 +47,7 @@ impl RegexExpression {
             rest: pattern,
             written: String::new(),
             most,
+            groups: 0,
         };
         let refused = |why: String| {
             TemplateRenderProblem::Refused(Refusal::Regex {
@@ -58,12 +70,19 @@ impl RegexExpression {
                 .unwrap_or(u64::MAX)
                 .saturating_mul(20),
         )?;
+        // The match as a whole is a group too.
+        let bytes = elements * STATES * (reader.groups + 1) * PLACES;
+        meter.hold(bytes)?;
         let mut builder = RegexBuilder::new(&reader.written);
         builder.size_limit(COMPILED).dfa_size_limit(CACHE);
         let regex = builder
             .build()
             .map_err(|error| refused(error.to_string()))?;
-        Ok(Self { regex, elements })
+        Ok(Self {
+            regex,
+            elements,
+            bytes,
+        })
     }
 
     /// Counts a search in the rest of a text: at worst each element looks at each character.
@@ -112,6 +131,8 @@ struct RegexReader<'m, 'p> {
     rest: &'p str,
     written: String,
     most: usize,
+    /// Groups that keep what they match, and are closed.
+    groups: usize,
 }
 
 impl RegexReader<'_, '_> {
@@ -205,6 +226,7 @@ impl RegexReader<'_, '_> {
     }
 
     fn group(&mut self, depth: usize) -> Result<Option<RegexPart>, RegexStop> {
+        let mut keeps = true;
         if self.take("?P<") || self.take("?<") {
             let end = self.rest.find('>').unwrap_or(0);
             let name = self.rest.get(..end).unwrap_or_default();
@@ -241,6 +263,7 @@ impl RegexReader<'_, '_> {
                 return Err(RegexStop::Refused("a parenthesis is not closed"));
             }
             self.written.push(':');
+            keeps = false;
         } else {
             self.written.push('(');
         }
@@ -249,6 +272,10 @@ impl RegexReader<'_, '_> {
             return Err(RegexStop::Refused("a parenthesis is not closed"));
         }
         self.written.push(')');
+        self.groups += usize::from(keeps);
+        if self.groups > GROUPS {
+            return Err(RegexStop::Limit(TemplateLimit::Groups(GROUPS)));
+        }
         let elements = self.counted(inner.elements + 1)?;
         Ok(Some(RegexPart { elements, ..inner }))
     }

@@ -154,6 +154,23 @@ impl Value {
         }
     }
 
+    /// How many bytes a text has, or how many elements another value.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::List(list) => list.length,
+            Self::Dict(dict) => dict.entries.borrow().len(),
+            Self::Nothing
+            | Self::Nil
+            | Self::Bool(_)
+            | Self::Int(_)
+            | Self::Int64(_)
+            | Self::Byte(_)
+            | Self::Float(_)
+            | Self::Time(_) => 0,
+        }
+    }
+
     /// A whole number of any type.
     pub(crate) fn whole(&self) -> Option<i64> {
         match self {

@@ -43,7 +43,9 @@ enum Stop {
     Depth,
     Output,
     Value,
+    Memory,
     Regex,
+    Groups,
 }
 
 fn stopped(text: &str) -> Stop {
@@ -53,8 +55,10 @@ fn stopped(text: &str) -> Stop {
             TemplateLimit::Depth(_) => Stop::Depth,
             TemplateLimit::Output(_) => Stop::Output,
             TemplateLimit::Value(_) => Stop::Value,
+            TemplateLimit::Memory(_) => Stop::Memory,
             TemplateLimit::Regex(_) => Stop::Regex,
-            TemplateLimit::Memory(_) | TemplateLimit::Text(_) => panic!("{text}: {limit}"),
+            TemplateLimit::Groups(_) => Stop::Groups,
+            TemplateLimit::Text(_) | TemplateLimit::Variables(_) => panic!("{text}: {limit}"),
         },
         other => panic!("{text}: {other:?}"),
     }
@@ -176,6 +180,14 @@ fn what_would_take_too_long_is_stopped() {
         ),
         (r#"{{ regexMatch "((x{100}){100}){100}" .s }}"#, Stop::Regex),
         (r#"{{ regexMatch "(a|b|c|d|e|f){300}" .s }}"#, Stop::Regex),
+        (
+            r#"{{ regexReplaceAll (repeat 500 "(.)") (repeat 600 "x") "" }}"#,
+            Stop::Groups,
+        ),
+        (
+            r#"{{ regexMatch (repeat 33 "(?P<n>x)|(?:x)") "" }}"#,
+            Stop::Groups,
+        ),
         (
             r#"{{ regexMatch .s "x" }}{{ regexMatch (print .s .s) "x" }}"#,
             Stop::Regex,

@@ -51,6 +51,7 @@ impl<'t> Run<'t> {
             expressions: &self.expressions,
             values,
         };
+        self.limited(span, self.meter.given(&call_of.values))?;
         call(&call_of).map_err(|problem| self.error(span, problem))
     }
 

@@ -18,7 +18,7 @@ const COUNTED: &[Takes] = &[Takes::Text, Takes::Text, Takes::Int];
 const REPLACE: &[Takes] = &[Takes::Text, Takes::Text, Takes::Text];
 
 /// Expressions that one rendering keeps.
-const KEPT: usize = 16;
+const KEPT: usize = 2;
 
 pub(super) const FUNCTIONS: &[Function] = &[
     function("regexMatch", TEXTS, matches),
@@ -55,11 +55,13 @@ fn expression(call: &Call<'_>) -> Result<Arc<RegexExpression>> {
     if let Some(known) = call.expressions.borrow().get(&*pattern) {
         return Ok(Arc::clone(known));
     }
-    let compiled = Arc::new(RegexExpression::compile(call.meter, &pattern)?);
     let mut kept = call.expressions.borrow_mut();
     if kept.len() >= KEPT {
-        kept.pop_first();
+        let gone = kept.pop_first();
+        call.meter
+            .give_back(gone.map_or(0, |(_, expression)| expression.bytes));
     }
+    let compiled = Arc::new(RegexExpression::compile(call.meter, &pattern)?);
     kept.insert(pattern.to_string(), Arc::clone(&compiled));
     Ok(compiled)
 }

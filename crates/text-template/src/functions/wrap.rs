@@ -32,20 +32,22 @@ pub(super) fn wrapped(
                 .iter()
                 .rposition(|it| *it == b' ')
                 .map(|it| it + offset);
-            let next = bytes
-                .iter()
-                .skip(end)
-                .position(|it| *it == b' ')
-                .map(|it| it + end);
-            let (to, after) = match (space, next) {
-                (Some(space), _) => (space, space + 1),
-                (None, _) if long_words => (end, end),
-                (None, Some(next)) => (next, next + 1),
-                (None, None) => {
-                    sink.push(piece(offset, bytes.len())?)?;
-                    offset = bytes.len();
-                    break;
-                }
+            // Where a word ends is looked for only where the line is broken there: each byte is looked at once.
+            let word_end = || {
+                let mut rest = bytes.iter().skip(end);
+                let next = rest.position(|it| *it == b' ').map(|it| it + end);
+                call.meter.looks(next.unwrap_or(bytes.len()) - end)?;
+                Ok::<_, TemplateRenderProblem>(next)
+            };
+            let broken = match space {
+                Some(space) => Some((space, space + 1)),
+                None if long_words => Some((end, end)),
+                None => word_end()?.map(|next| (next, next + 1)),
+            };
+            let Some((to, after)) = broken else {
+                sink.push(piece(offset, bytes.len())?)?;
+                offset = bytes.len();
+                break;
             };
             sink.push(piece(offset, to)?)?;
             sink.push(line_end)?;

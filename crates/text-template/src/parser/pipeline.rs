@@ -8,9 +8,10 @@ use super::{
 };
 use crate::{
     ast::{Command, Pipe, Span, Term, Word},
-    error::TemplateParseProblem,
+    error::{TemplateLimit, TemplateParseProblem},
     functions::{find, why_left_out},
     lexer::{TemplateToken, TokenKind},
+    limits::MAX_VARIABLES,
 };
 
 impl Parser<'_> {
@@ -71,13 +72,15 @@ impl Parser<'_> {
                     pipe.assigns = next.kind == TokenKind::Assign;
                     self.next();
                     pipe.variables.push(name.clone());
-                    self.scope.variables.push(name);
+                    if !pipe.assigns || !self.scope.variables.contains(&name) {
+                        self.bring_in(name, token)?;
+                    }
                     return Ok(());
                 }
                 TokenKind::Other if self.word(next) == "," => {
                     self.next();
                     pipe.variables.push(name.clone());
-                    self.scope.variables.push(name);
+                    self.bring_in(name, token)?;
                     if context != "range" || pipe.variables.len() >= 2 {
                         return self.syntax(next, format!("too many declarations in {context}"));
                     }
@@ -95,6 +98,20 @@ impl Parser<'_> {
                 }
             }
         }
+    }
+
+    /// A variable that can be seen from here on.
+    fn bring_in(&mut self, name: String, token: TemplateToken) -> ParsedBlock {
+        if self.scope.variables.len() >= MAX_VARIABLES {
+            let span = Span {
+                from: token.from,
+                to: token.to,
+            };
+            let limit = TemplateLimit::Variables(MAX_VARIABLES);
+            return Err(self.error(span, limit.into()));
+        }
+        self.scope.variables.push(name);
+        Ok(())
     }
 
     fn checked(&self, pipe: Pipe, context: &str, end: TemplateToken) -> ParsedBlock<Pipe> {
