@@ -18,6 +18,17 @@ pub struct TemplatePlace {
 /// Longer words are cut in messages.
 const WORD: usize = 60;
 
+/// Longer messages are cut: a template may put a whole value into one.
+const MESSAGE: usize = 300;
+
+fn cut(message: &mut String) {
+    if let Some((at, _)) = message.char_indices().nth(MESSAGE) {
+        message.truncate(at);
+        message.push('…');
+        message.shrink_to_fit();
+    }
+}
+
 impl TemplatePlace {
     /// The place of a range of bytes of a text.
     pub(crate) fn of(template: &str, text: &str, from: usize, to: usize) -> Self {
@@ -89,6 +100,17 @@ pub enum TemplateParseProblem {
     Limit(#[from] TemplateLimit),
 }
 
+impl TemplateParseProblem {
+    /// With a message that is not too long.
+    pub(crate) fn cut(mut self) -> Self {
+        match &mut self {
+            Self::Syntax(message) | Self::UnknownFunction(message) => cut(message),
+            Self::FunctionLeftOut { .. } | Self::LeftOut(_) | Self::Limit(_) => {}
+        }
+        self
+    }
+}
+
 /// Why a template has no result for some data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
@@ -122,6 +144,20 @@ pub enum TemplateRenderProblem {
     /// More than the caller allows.
     #[error("{0}")]
     Limit(#[from] TemplateLimit),
+}
+
+impl TemplateRenderProblem {
+    /// With a message that is not too long.
+    pub(crate) fn cut(mut self) -> Self {
+        match &mut self {
+            Self::MissingKey(message) | Self::Invalid(message) | Self::Call { message, .. } => {
+                cut(message);
+            }
+            Self::Refused(refusal) => refusal.cut(),
+            Self::Limit(_) => {}
+        }
+        self
+    }
 }
 
 /// What Go may render and this crate does not: it would not be the same text, or nobody can want it.
@@ -167,6 +203,25 @@ pub enum Refusal {
     /// A change to a dictionary that Go allows and that cannot be wanted.
     #[error("{0}")]
     Change(&'static str),
+}
+
+impl Refusal {
+    fn cut(&mut self) {
+        match self {
+            Self::Regex { pattern, why } => {
+                cut(pattern);
+                cut(why);
+            }
+            Self::Zone(word) | Self::Method(word) => cut(word),
+            Self::NotUtf8(_)
+            | Self::NotEncoded(_)
+            | Self::Clock(_)
+            | Self::Verb { .. }
+            | Self::Json(_)
+            | Self::Beyond
+            | Self::Change(_) => {}
+        }
+    }
 }
 
 /// A limit of the caller that was reached.

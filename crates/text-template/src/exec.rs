@@ -69,7 +69,7 @@ impl<'t> Run<'t> {
         let Setting { name, text, .. } = self.setting;
         TemplateRenderError {
             place: TemplatePlace::of(name, text, span.from, span.to),
-            problem: problem.into(),
+            problem: problem.into().cut(),
         }
     }
 

@@ -89,7 +89,7 @@ impl<'t> Parser<'t> {
     fn error(&self, span: Span, problem: TemplateParseProblem) -> TemplateParseError {
         TemplateParseError {
             place: TemplatePlace::of(self.name, self.text, span.from, span.to),
-            problem,
+            problem: problem.cut(),
         }
     }
 

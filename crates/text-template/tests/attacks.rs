@@ -224,6 +224,47 @@ fn all_values_together_have_a_limit() {
     );
 }
 
+/// A template may put a whole value into a message, and messages are kept and shown elsewhere.
+#[test]
+fn messages_are_cut() {
+    let long = "é".repeat(100_000);
+    let data = json!({"s": long, "dict": {}});
+    for text in [
+        "{{ fail .s }}".to_owned(),
+        "{{ dateInZone `2006` 1 .s }}".to_owned(),
+        "{{ urlParse (print `http://[` .s) }}".to_owned(),
+        "{{ printf .s now | fail }}".to_owned(),
+        "{{ dateModify (print `1` .s) now | fail }}".to_owned(),
+        "{{ regexMatch (print .s `(`) `` }}".to_owned(),
+        format!("{{{{ template {long:?} }}}}"),
+        format!("{{{{ .dict.{long} }}}}"),
+        format!("{{{{ .s.{long} }}}}"),
+        format!("{{{{ .none.{long} }}}}"),
+        format!("{{{{ now.{long} }}}}"),
+    ] {
+        let error =
+            parsed(&text)
+                .unwrap()
+                .render(&data, &TemplateLimits::default(), Timestamp::UNIX_EPOCH);
+        let message = error.unwrap_err().to_string();
+        assert!(message.chars().count() < 600, "{}", message.len());
+    }
+    for text in [format!("{{{{ {long} }}}}"), format!("{{{{ ${long} }}}}")] {
+        let message = parsed(&text).unwrap_err().to_string();
+        assert!(message.chars().count() < 600, "{}", message.len());
+        assert!(message.contains('…'), "{message}");
+    }
+    let failed = render("{{ fail .s }}", &data).unwrap_err();
+    let message = format!("{}…", "é".repeat(300));
+    assert_eq!(
+        failed,
+        TemplateRenderProblem::Call {
+            function: "fail",
+            message
+        }
+    );
+}
+
 #[test]
 fn what_is_nested_too_deeply_is_stopped() {
     for (text, stop) in [
