@@ -18,6 +18,8 @@ struct Grammar {
     in_range: bool,
     /// Whether the template `t` is there.
     has_other: bool,
+    /// Within the template `t`, which a range may call.
+    in_other: bool,
 }
 
 /// Texts that matter to some function.
@@ -49,6 +51,16 @@ const TEXTS: [&str; 24] = [
 ];
 const INTS: [&str; 12] = [
     "0", "1", "2", "3", "-1", "5", "12", "'a'", "0x10", "-3", "7", "1.0",
+];
+/// What a range may go through within another one.
+const SMALL: [&str; 7] = [
+    "3",
+    "0",
+    "(until 4)",
+    "$.list",
+    "$.empty",
+    "$.dict",
+    "\"a\"",
 ];
 const FLOATS: [&str; 8] = [
     "1.5",
@@ -190,6 +202,7 @@ impl Grammar {
             variables: 0,
             in_range: false,
             has_other: false,
+            in_other: false,
         }
     }
 
@@ -206,7 +219,9 @@ impl Grammar {
         let mut text = String::new();
         self.has_other = self.below(3) == 1;
         if self.has_other {
+            self.in_other = true;
             let body = self.nodes(2);
+            self.in_other = false;
             write!(text, "{{{{ define \"t\" }}}}{body}{{{{ end }}}}").unwrap();
         }
         self.variables = 0;
@@ -296,7 +311,9 @@ impl Grammar {
     }
 
     fn range(&mut self, open: &str, close: &str, depth: usize) -> String {
+        // Go counts to any number, so a range within another one goes through little.
         let over = match self.below(4) {
+            _ if self.in_range || self.in_other => self.one_of(&SMALL).to_owned(),
             0 => self.word("int", 1),
             1 => self.pipeline(1),
             _ => self.word("list", 1),
