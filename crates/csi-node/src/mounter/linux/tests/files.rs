@@ -113,10 +113,7 @@ fn newer_files_come_all_at_once_and_the_same_ones_are_not_written() {
     for number in 3..10 {
         assert!(scene.refresh(&json!({"a": number.to_string()})));
     }
-    assert_eq!(
-        scene.names_in(".files"),
-        ["a", "b", "current", "spare"]
-    );
+    assert_eq!(scene.names_in(".files"), ["a", "b", "current", "spare"]);
     assert_eq!(scene.root(), [".connector", "a"]);
     assert!(scene.refresh(&json!({})));
     assert_eq!(scene.root(), [".connector"]);
