@@ -85,6 +85,16 @@ pub(crate) fn parse_signed(text: &str, base: u32) -> Result<i64, Wrong> {
     i64::try_from(number).map_err(|_| Wrong::Range)
 }
 
+/// The same in base 10; beyond the range the nearest number, which Go gives beside its error.
+pub(crate) fn nearest_signed(text: &str) -> i64 {
+    match parse_signed(text, 10) {
+        Ok(number) => number,
+        Err(Wrong::Syntax) => 0,
+        Err(Wrong::Range) if text.starts_with('-') => i64::MIN,
+        Err(Wrong::Range) => i64::MAX,
+    }
+}
+
 fn signed(text: &str) -> (bool, &str) {
     match text.strip_prefix('-') {
         Some(rest) => (true, rest),

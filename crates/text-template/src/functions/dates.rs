@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Call, Function, Result, Takes, function};
 use crate::{
     error::{Refusal, TemplateRenderProblem},
+    number::nearest_signed,
     time_text::{duration, formatted, parse_duration},
     value::Value,
 };
@@ -35,7 +36,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     function("duration", &[Takes::Any], |call| {
         let seconds = match call.value(0) {
-            Value::Text(text) => nearest(&text),
+            Value::Text(text) => nearest_signed(&text),
             Value::Int64(seconds) => seconds,
             _ => 0,
         };
@@ -88,17 +89,6 @@ fn modified(call: &Call<'_>, must: bool) -> Result {
     };
     let modified = time.checked_add(SignedDuration::from_nanos(nanoseconds));
     modified.map(Value::Time).map_err(|_| clock(call))
-}
-
-/// Beyond the range, Go's `ParseInt` gives the nearest number beside its error.
-fn nearest(text: &str) -> i64 {
-    use crate::number::{Wrong, parse_signed};
-    match parse_signed(text, 10) {
-        Ok(number) => number,
-        Err(Wrong::Syntax) => 0,
-        Err(Wrong::Range) if text.starts_with('-') => i64::MIN,
-        Err(Wrong::Range) => i64::MAX,
-    }
 }
 
 fn rounded(nanoseconds: u64) -> String {

@@ -3,7 +3,7 @@
 use super::{Call, Function, Result, Takes, function, variadic};
 use crate::{
     error::TemplateRenderProblem,
-    number::{float_of, int_of, parse_float, parse_signed},
+    number::{float_of, int_of, nearest_signed, parse_float, parse_signed},
     printf,
     value::{List, Value},
 };
@@ -68,7 +68,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     function("atoi", &[Takes::Text], |call| {
         // Beyond the range, Go's Atoi gives the nearest number beside its error.
-        Ok(Value::Int(nearest(&call.text(0))))
+        Ok(Value::Int(nearest_signed(&call.text(0))))
     }),
     function("int", &[Takes::Any], |call| {
         Ok(Value::Int(to_int(&call.value(0))))
@@ -102,16 +102,6 @@ impl Value {
     /// Whether sprig takes it for set. It differs from `if` in nothing that exists here.
     fn is_true_for_sprig(&self) -> bool {
         self.is_true()
-    }
-}
-
-fn nearest(text: &str) -> i64 {
-    use crate::number::Wrong;
-    match parse_signed(text, 10) {
-        Ok(number) => number,
-        Err(Wrong::Syntax) => 0,
-        Err(Wrong::Range) if text.starts_with('-') => i64::MIN,
-        Err(Wrong::Range) => i64::MAX,
     }
 }
 
