@@ -4,7 +4,7 @@
 //! into the status of a connector.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use connectors_api::Connector;
+use connectors_api::{Connector, opaque::Opaque};
 use serde_json::Value;
 
 use crate::{
@@ -24,7 +24,7 @@ const ADDRESS: &str = "connector.status.proxyAddress";
 const SETTINGS: [&str; 4] = [".env", "http.proxy", "https.proxy", ".curlrc"];
 
 /// The names of all of them.
-pub const BUILT_IN: [&str; 8] = [
+pub(crate) const BUILT_IN: [&str; 8] = [
     TOKEN,
     CERTIFICATES[0],
     CERTIFICATES[1],
@@ -35,28 +35,25 @@ pub const BUILT_IN: [&str; 8] = [
     SETTINGS[3],
 ];
 
-/// The address of the proxy in front of a connector, if there is one.
-pub(crate) fn proxy_address(connector: &Connector) -> Option<&str> {
-    let url = of_proxy(connector, "url")?;
-    (!url.is_empty()).then_some(url)
+/// The address of a proxy, as the status of a connector or class tells it.
+pub(crate) fn proxy_address(status: Option<&Opaque>) -> Option<&str> {
+    of_proxy(status, "url").filter(|url| !url.is_empty())
 }
 
-/// The certificates that the proxy of a connector is trusted by, as PEM.
-pub(crate) fn proxy_certificates(connector: &Connector) -> Option<String> {
-    let text = of_proxy(connector, "CACerts")?;
-    if text.contains("-----BEGIN CERTIFICATE-----") {
+/// The certificates that a proxy is trusted by, as PEM.
+pub(crate) fn proxy_certificates(status: Option<&Opaque>) -> Option<String> {
+    let is_pem = |text: &str| text.contains("-----BEGIN CERTIFICATE-----");
+    let text = of_proxy(status, "CACerts")?;
+    if is_pem(text) {
         return Some(text.to_owned());
     }
     let decoded = STANDARD.decode(text.trim()).ok()?;
     let decoded = String::from_utf8(decoded).ok()?;
-    decoded
-        .contains("-----BEGIN CERTIFICATE-----")
-        .then_some(decoded)
+    is_pem(&decoded).then_some(decoded)
 }
 
-fn of_proxy<'a>(connector: &'a Connector, field: &str) -> Option<&'a str> {
-    let status = connector.status.as_ref()?;
-    let proxy = status.0.get("proxy")?.get("httpAddress")?;
+fn of_proxy<'a>(status: Option<&'a Opaque>, field: &str) -> Option<&'a str> {
+    let proxy = status?.0.get("proxy")?.get("httpAddress")?;
     proxy.get(field).and_then(Value::as_str)
 }
 
@@ -76,9 +73,12 @@ pub(crate) fn files(
     if let Some(token) = context.token {
         put(TOKEN, token.to_owned())?;
     }
-    let proxied = tools
-        .iter()
-        .filter_map(|tool| Some((tool.connector, proxy_address(tool.connector)?)));
+    let proxied = tools.iter().filter_map(|tool| {
+        Some((
+            tool.connector,
+            proxy_address(tool.connector.status.as_ref())?,
+        ))
+    });
     let proxied: Vec<_> = proxied.collect();
     let Some((first, address)) = proxied.first().copied() else {
         return Ok(files);
@@ -99,7 +99,10 @@ pub(crate) fn files(
         return Err(FilesError::ProxyAddress(full_name(first, "/")));
     }
     put(ADDRESS, address.to_owned())?;
-    if let Some(certificates) = proxied.iter().find_map(|(it, _)| proxy_certificates(it)) {
+    if let Some(certificates) = proxied
+        .iter()
+        .find_map(|(it, _)| proxy_certificates(it.status.as_ref()))
+    {
         for name in CERTIFICATES {
             put(name, certificates.clone())?;
         }

@@ -2,17 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use connectors_api::names::is_dns_subdomain;
+use connectors_api::{names::is_dns_subdomain, quoted};
 use serde_json::Value;
 
 use crate::{error::FileRequestError, file_set::is_file_name};
 
-/// More names help nobody.
+/// The most names of a list.
 const MOST_NAMES: usize = 64;
 /// The longest name of a configuration.
 const LONGEST_NAME: usize = 253;
-/// What is quoted of somebody's words.
-const QUOTED: usize = 64;
 
 /// The values of parameters by configuration.
 type Params = BTreeMap<String, BTreeMap<String, String>>;
@@ -22,7 +20,7 @@ type Params = BTreeMap<String, BTreeMap<String, String>>;
 pub struct FileRequest {
     /// The names of configurations, none twice, in the order in which they were written.
     pub(crate) configurations: Vec<String>,
-    /// The files that are left out, whoever writes them.
+    /// The files that are left out of all classes and of the built-in ones.
     pub(crate) left_out: BTreeSet<String>,
     /// The files that are left out of what one class writes: class and file.
     pub(crate) left_out_of_class: BTreeSet<(String, String)>,
@@ -120,14 +118,6 @@ fn read(params: &str) -> Result<Params, FileRequestError> {
         read.insert(configuration, texts);
     }
     Ok(read)
-}
-
-/// The beginning of what somebody wrote, fit for an event.
-fn quoted(text: &str) -> String {
-    let letters = text.chars().take(QUOTED);
-    letters
-        .map(|letter| if letter.is_control() { '?' } else { letter })
-        .collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use connectors_api::quoted;
+
 use crate::{
     error::FilesError,
     limits::{MOST_BYTES, MOST_FILES},
@@ -11,7 +13,7 @@ use crate::{
 const LONGEST_NAME: usize = 253;
 
 /// The file that says why there are no others.
-pub const ERROR_FILE: &str = ".error.json";
+const ERROR_FILE: &str = ".error.json";
 /// The folder of facts, which is not made from templates.
 const FACTS: &str = ".connector";
 
@@ -48,7 +50,7 @@ impl FileSet {
     /// Adds a file, or replaces the one of its name.
     pub(crate) fn put(&mut self, name: &str, content: String) -> Result<(), FilesError> {
         if !is_file_name(name) {
-            return Err(FilesError::FileName(name.chars().take(64).collect()));
+            return Err(FilesError::FileName(quoted(name)));
         }
         self.0.insert(name.to_owned(), content);
         let bytes: usize = self.0.values().map(String::len).sum();

@@ -18,10 +18,9 @@ mod limits;
 mod render;
 mod tool;
 
-pub use built_in::BUILT_IN;
 pub use error::{FileRequestError, FileTemplateError, FilesError};
 pub use file_request::FileRequest;
-pub use file_set::{ERROR_FILE, FileSet};
-pub use limits::{MOST_BYTES, MOST_FILES};
+pub use file_set::FileSet;
+pub use limits::MOST_BYTES;
 pub use render::render;
 pub use tool::{FileConflict, FileContext, Tool};

@@ -1,7 +1,7 @@
 //! What the files of a volume may come to.
 
 /// The most files of a volume, those of `.connector` apart.
-pub const MOST_FILES: usize = 64;
+pub(crate) const MOST_FILES: usize = 64;
 /// The most bytes of all files of a volume.
 pub const MOST_BYTES: usize = 256 << 10;
 /// The most steps of all templates of a volume. A file of 1,000 lines takes some thousands.

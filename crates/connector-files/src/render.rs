@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use connectors_api::{ConnectorClass, connector_class::Configuration};
+use connectors_api::{ConnectorClass, connector_class::Configuration, quoted};
 use serde_json::{Map, Value, json};
 use text_template::{MissingKey, TemplateLimits, TextTemplate};
 
@@ -52,7 +52,8 @@ pub fn render(
         no_other_params(request, name, &found)?;
         for (class, configuration) in found {
             let values = values(request, class, configuration)?;
-            let visible = |token: Option<&str>| variables(class, &values, token);
+            let with_token = |token: Option<&str>| variables(class, &values, token);
+            let visible = with_token(context.token);
             for (file, text) in &configuration.data {
                 let pair = (class.name.to_owned(), file.clone());
                 if request.left_out.contains(file) || request.left_out_of_class.contains(&pair) {
@@ -73,7 +74,8 @@ pub fn render(
                     configuration: name.clone(),
                     error: kind,
                 };
-                let rendered = rendered((file, text), visible, context, steps).map_err(error)?;
+                let rendered =
+                    rendered((file, text), &visible, with_token, context, steps).map_err(error)?;
                 files.put(file, rendered)?;
             }
         }
@@ -141,7 +143,7 @@ fn no_other_params(
     match given.into_iter().find(unknown) {
         Some(param) => Err(FilesError::NoParam {
             configuration: name.to_owned(),
-            param: param.chars().take(64).collect(),
+            param: quoted(param),
             known: listed(declared().map(|it| it.name.as_str())),
         }),
         None => Ok(()),
@@ -173,11 +175,7 @@ fn variables(class: &ClassTools<'_>, values: &Map<String, Value>, token: Option<
     let certificates = class
         .tools
         .iter()
-        .find_map(|it| proxy_certificates(it.connector));
-    let proxy_address = class.class.status.as_ref().and_then(|status| {
-        let url = status.0.get("proxy")?.get("httpAddress")?.get("url")?;
-        url.as_str()
-    });
+        .find_map(|it| proxy_certificates(it.connector.status.as_ref()));
     let mut context = json!({"proxy": {"caCert": certificates.unwrap_or_default()}});
     // Without a token the key is missing, so that no file has an empty one.
     if let Some(token) = token {
@@ -189,7 +187,7 @@ fn variables(class: &ClassTools<'_>, values: &Map<String, Value>, token: Option<
         "connectorclass": {
             "metadata": {"name": class.name},
             "spec": class.class.spec,
-            "proxyAddress": proxy_address.unwrap_or_default(),
+            "proxyAddress": proxy_address(class.class.status.as_ref()).unwrap_or_default(),
         },
         "configurations": values,
         "context": context,
@@ -211,7 +209,7 @@ fn connector(tool: &Tool<'_>) -> Value {
             "annotations": metadata.annotations.clone().unwrap_or_default(),
         },
         "spec": spec,
-        "status": {"proxyAddress": proxy_address(connector).unwrap_or_default()},
+        "status": {"proxyAddress": proxy_address(connector.status.as_ref()).unwrap_or_default()},
     })
 }
 
@@ -232,9 +230,11 @@ fn steps_of_one(request: &FileRequest, classes: &[ClassTools<'_>]) -> Result<u64
     Ok((MOST_STEPS / files).min(MOST_STEPS_OF_ONE))
 }
 
+/// A file. Its template sees `visible`; `with_token` makes the same with another text in the token's place.
 fn rendered(
     (file, text): (&str, &str),
-    visible: impl Fn(Option<&str>) -> Value,
+    visible: &Value,
+    with_token: impl Fn(Option<&str>) -> Value,
     context: &FileContext<'_>,
     steps: u64,
 ) -> Result<String, FileTemplateError> {
@@ -246,12 +246,12 @@ fn rendered(
         ..TemplateLimits::default()
     };
     let template = TextTemplate::parse(file, text, &limits)?.with_missing_key(MissingKey::NoValue);
-    let render = |token: Option<&str>| template.render(&visible(token), &limits, context.now);
+    let render = |variables: &Value| template.render(variables, &limits, context.now);
     // What is told about a file is told of one with another text in the token's place: errors quote values, and even the
     // number of a line can depend on them.
     let with_this_token = || FileTemplateError::WithThisToken(file.to_owned());
-    let shown = || render(context.token.map(|_| TOKEN));
-    let Ok(rendered) = render(context.token) else {
+    let shown = || render(&with_token(context.token.map(|_| TOKEN)));
+    let Ok(rendered) = render(visible) else {
         return Err(match shown() {
             Err(error) => error.into(),
             Ok(_) => with_this_token(),
@@ -267,7 +267,8 @@ fn rendered(
         );
     }
     // A template may print the place of a token that is missing in more ways than can be found in its output.
-    if context.token.is_none() && render(Some(TOKEN)).ok().as_ref() != Some(&rendered) {
+    let with_any_token = || render(&with_token(Some(TOKEN))).ok();
+    if context.token.is_none() && with_any_token().as_ref() != Some(&rendered) {
         return Err(FileTemplateError::NoToken(file.to_owned()));
     }
     Ok(rendered)

@@ -146,7 +146,7 @@ fn curl_reads_the_address_and_the_token() {
     }
 }
 
-/// A class that nobody tests is a class that nobody keeps.
+/// A class without a test stops working unseen.
 #[test]
 fn every_sample_class_has_a_test() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/connectorclasses");

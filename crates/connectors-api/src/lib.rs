@@ -46,6 +46,7 @@ pub mod permission;
 pub mod policy_match;
 pub mod policy_order;
 pub mod policy_reason;
+pub mod quoted;
 pub mod reason;
 #[cfg(feature = "rego")]
 pub mod rego;
@@ -73,4 +74,5 @@ pub use duration::PositiveDuration;
 pub use hex::hex;
 pub use namespace_keys::NamespaceKeys;
 pub use permission::Permission;
+pub use quoted::quoted;
 pub use selector::LabelSelector;

@@ -9,6 +9,7 @@ use connector_files::{FileRequest, FileRequestError};
 use connectors_api::{
     Permission, PositiveDuration,
     names::{is_dns_label, is_dns_subdomain},
+    quoted,
 };
 use thiserror::Error;
 
@@ -18,8 +19,6 @@ use super::{ConnectorKey, KUBELET, ProxyTokens};
 pub(super) const MAX_CONNECTORS: usize = 16;
 /// Two words of this likeness are probably the same word.
 const LIKELY: f64 = 0.75;
-/// What is quoted of somebody's words.
-const QUOTED: usize = 64;
 
 const CONNECTORS: &str = "connectors";
 const PERMISSION: &str = "permission";
@@ -212,12 +211,4 @@ fn hint(name: &str) -> String {
         Some(known) => format!("did you mean `{known}`?"),
         None => format!("known here: {}", KNOWN.join(", ")),
     }
-}
-
-/// The beginning of what somebody wrote, fit for an event.
-fn quoted(text: &str) -> String {
-    text.chars()
-        .take(QUOTED)
-        .map(|letter| if letter.is_control() { '?' } else { letter })
-        .collect()
 }
