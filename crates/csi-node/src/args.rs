@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_held_per_namespace: u32,
 
-    /// Whom the pods' tokens are for that volumes hold: an audience that the `CSIDriver` object asks for. Empty: none
+    /// The audience of the pods' tokens that volumes hold. The `CSIDriver` object asks for it. Empty: no tokens
     #[arg(long, value_name = "AUDIENCE", default_value = "")]
     pub(crate) proxy_audience: String,
 

@@ -39,7 +39,7 @@ use crate::{
     request_quota::RequestQuota,
     switch::{DriverObject, Switch},
     tool_cache::ToolCache,
-    volume::{PodsDir, ProxyTokens, Publish, VolumeError, VolumePath, VolumePathError, Wish},
+    volume::{PodsDir, ProxyTokens, Publish, VolumePath, VolumePathError, Wish},
 };
 
 /// How long before the kubelet gives up we answer, so that our words reach the pod and not its own.
@@ -223,7 +223,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             OnDisk::Nothing => {}
         }
         let Publish { wish, token, files } = Publish::parse(place, request, &self.settings.proxy)?;
-        let files = files.map_err(VolumeError::from)?;
+        let files = files?;
         let token = token.map_err(|error| PublishError::Caller(error.into()))?;
         let work = async {
             self.object_is_right(deadline).await?;

@@ -105,7 +105,7 @@ pub(crate) struct Publish {
     pub(crate) token: Result<Token, PodTokenError>,
     /// The files beside the facts, and what the pod shows to the proxy. An error of these never keeps a volume from being
     /// emptied.
-    pub(crate) files: Result<FileWish, AttributeError>,
+    pub(crate) files: Result<FileWish, VolumeError>,
 }
 
 /// What a pod wants of files, with what the kubelet hands for them.
@@ -183,7 +183,8 @@ impl Publish {
             permission,
         } = attributes::parse(&pod.namespace, context)?;
         let token = |audience: &str| Token::find(&request.secrets, context, audience);
-        let files = attributes::parse_files(context, proxy).map(|request| FileWish {
+        let files = attributes::parse_files(context, proxy).map_err(VolumeError::from);
+        let files = files.map(|request| FileWish {
             request,
             // A cluster whose driver object does not ask for one has none.
             token: proxy.audience.as_ref().and_then(|it| token(it).ok()),

@@ -27,7 +27,7 @@ struct ReadTool {
     address: String,
 }
 
-/// How long a volume waits for those whose files are being made. The kubelet calls again.
+/// How long a volume waits while files of other volumes are made. The kubelet calls again.
 const RENDER_WAIT: Duration = Duration::from_secs(2);
 
 /// Where objects come from.
@@ -47,13 +47,8 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         admitted: &[Admitted],
         files: &FileWish,
     ) -> Result<Content, PublishError> {
-        let tools = self.tools(wish, files, ToolSource::Live).await?;
         let requests = admitted.iter().map(|it| it.request.as_str());
-        let files = self.files(files, &tools).await?;
-        Ok(Content {
-            facts: facts(wish, &tools, requests),
-            files,
-        })
+        self.made(wish, files, ToolSource::Live, requests).await
     }
 
     /// What a volume that is there should hold by now. The requests of its facts stay as they are.
@@ -62,10 +57,22 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         wish: &Wish,
         files: &FileWish,
     ) -> Result<Content, PublishError> {
-        let tools = self.tools(wish, files, ToolSource::Recent).await?;
+        self.made(wish, files, ToolSource::Recent, iter::repeat(""))
+            .await
+    }
+
+    async fn made<'a>(
+        &self,
+        wish: &Wish,
+        files: &FileWish,
+        source: ToolSource,
+        requests: impl Iterator<Item = &'a str>,
+    ) -> Result<Content, PublishError> {
+        let each = wish.connectors.iter();
+        let tools = try_join_all(each.map(|connector| self.tool(files, connector, source))).await?;
         let files = self.files(files, &tools).await?;
         Ok(Content {
-            facts: facts(wish, &tools, iter::repeat("")),
+            facts: facts(wish, &tools, requests),
             files,
         })
     }
@@ -99,16 +106,6 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             Ok(files) => Ok(files?),
             Err(_) => Err(PublishError::Broken),
         }
-    }
-
-    async fn tools(
-        &self,
-        wish: &Wish,
-        files: &FileWish,
-        source: ToolSource,
-    ) -> Result<Vec<ReadTool>, PublishError> {
-        let each = wish.connectors.iter();
-        try_join_all(each.map(|connector| self.tool(files, connector, source))).await
     }
 
     async fn tool(

@@ -26,7 +26,7 @@ use crate::{
     kubernetes::{EventWord, Kubernetes, review},
     mounter::{Mounter, OnDisk, Passage},
     proto::csi::NodePublishVolumeRequest,
-    volume::{AttributeError, ConnectorKey, FileWish, Publish, VolumeError, VolumePath, Wish},
+    volume::{ConnectorKey, FileWish, Publish, VolumeError, VolumePath, Wish},
 };
 use plan::{AccessHeard, Act, PodRequest, VolumeContent, plan};
 
@@ -192,16 +192,8 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
 
     /// Brings newer content: of a token that was renewed, of a connector or a class that changed. A running pod keeps
     /// what it has while newer content cannot be made.
-    async fn refresh(
-        &self,
-        place: &VolumePath,
-        wish: &Wish,
-        files: Result<FileWish, AttributeError>,
-    ) {
-        let content = async {
-            let files = files.map_err(VolumeError::from)?;
-            self.newer_content(wish, &files).await
-        };
+    async fn refresh(&self, place: &VolumePath, wish: &Wish, files: Result<FileWish, VolumeError>) {
+        let content = async { self.newer_content(wish, &files?).await };
         let content = match content.await {
             Ok(content) => content,
             Err(error) => {
@@ -228,12 +220,9 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         place: &VolumePath,
         (record, wish): (&Record, &Wish),
         admitted: &[Admitted],
-        files: Result<FileWish, AttributeError>,
+        files: Result<FileWish, VolumeError>,
     ) -> bool {
-        let content = async {
-            let files = files.map_err(VolumeError::from)?;
-            self.content(wish, admitted, &files).await
-        };
+        let content = async { self.content(wish, admitted, &files?).await };
         let content = match content.await {
             Ok(content) => content,
             Err(error) => {

@@ -96,10 +96,7 @@ impl FileSets<'_> {
         let folder = folder(set);
         for name in self.0.names(&folder)? {
             if files.get(&name).is_none() {
-                let path = format!("{folder}/{name}");
-                self.0
-                    .truncate(&path)
-                    .map_err(|error| self.0.failed("empty", &path, error.into()))?;
+                self.0.truncate(&format!("{folder}/{name}"))?;
             }
         }
         for (name, content) in files.iter() {

@@ -15,6 +15,9 @@ use rustix::{
     io::Errno,
 };
 
+use service_kit::report;
+use tracing::warn;
+
 use super::MountError;
 
 const READABLE: Mode = Mode::from_raw_mode(0o444);
@@ -158,14 +161,24 @@ impl RootDir {
         }
     }
 
-    /// Empties a file; a link holds nothing. False if it is a folder.
-    pub(super) fn truncate(&self, path: &str) -> rustix::io::Result<bool> {
+    /// Empties a file, or all files of a folder; a link holds nothing. A file that cannot be emptied is removed.
+    pub(super) fn truncate(&self, path: &str) -> Result<(), MountError> {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK;
         let file = self.open(path, flags, Mode::empty());
         match file.and_then(|file| ftruncate(&file, 0)) {
-            Ok(()) | Err(Errno::NOENT | Errno::LOOP) => Ok(true),
-            Err(Errno::ISDIR) => Ok(false),
-            Err(error) => Err(error),
+            Ok(()) | Err(Errno::NOENT | Errno::LOOP) => Ok(()),
+            Err(Errno::ISDIR) => {
+                for name in self.names(path)? {
+                    self.truncate(&format!("{path}/{name}"))?;
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let error = report(&error);
+                let volume = self.path.display();
+                warn!(%volume, path, error, "a file cannot be emptied and is removed");
+                self.remove(path)
+            }
         }
     }
 

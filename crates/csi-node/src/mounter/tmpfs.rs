@@ -15,7 +15,6 @@ use rustix::{
     fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr},
     io::Errno,
 };
-use service_kit::report;
 use tracing::warn;
 
 use super::{
@@ -85,7 +84,7 @@ impl VolumeRoot {
                     self.0.write(NEW_FACT, fact.as_bytes())?;
                     self.0
                         .exchange(NEW_FACT, &format!("{FOLDER}/{}/{name}", facts.folder()))?;
-                    self.truncate(NEW_FACT)?;
+                    self.0.truncate(NEW_FACT)?;
                 }
             }
         }
@@ -186,7 +185,7 @@ impl VolumeRoot {
             if [COMPLETE, REVOKED, REMOVED, FILES].contains(&path.as_str()) {
                 continue;
             }
-            self.truncate(&path)?;
+            self.0.truncate(&path)?;
             if path == NEW_FACT {
                 continue;
             }
@@ -200,25 +199,6 @@ impl VolumeRoot {
                 Err(error) => return Err(self.0.failed("rename", &path, error.into())),
             }
         }
-        self.truncate(REMOVED)
-    }
-
-    /// Empties a file, or all files of a folder. One that cannot be emptied is removed.
-    fn truncate(&self, path: &str) -> Result<(), MountError> {
-        match self.0.truncate(path) {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                for name in self.0.names(path)? {
-                    self.truncate(&format!("{path}/{name}"))?;
-                }
-                Ok(())
-            }
-            Err(error) => {
-                let error = report(&error);
-                let volume = self.0.path().display();
-                warn!(%volume, path, error, "a file cannot be emptied and is removed");
-                self.0.remove(path)
-            }
-        }
+        self.0.truncate(REMOVED)
     }
 }

@@ -316,7 +316,7 @@ fn one_connector_may_be_named_in_the_older_way() {
 }
 
 /// The files that are asked for, or what is wrong with them alone.
-fn asked(parsed: Result<Publish, VolumeError>) -> Result<FileRequest, AttributeError> {
+fn asked(parsed: Result<Publish, VolumeError>) -> Result<FileRequest, VolumeError> {
     parsed.unwrap().files.map(|files| files.request)
 }
 

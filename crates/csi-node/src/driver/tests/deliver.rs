@@ -63,7 +63,7 @@ async fn a_volume_without_a_wish_for_files_reads_no_class_and_has_the_token_if_t
     );
 }
 
-/// An author who misspelt a name, and a class that cannot be rendered, are told before the pod starts.
+/// A misspelt name and a class that cannot be rendered are told before the pod starts.
 #[tokio::test(start_paused = true)]
 async fn files_that_cannot_be_made_refuse_the_mount_and_say_why() {
     for (found, told) in [
@@ -229,7 +229,7 @@ async fn a_volume_waits_two_seconds_for_those_whose_files_are_being_made() {
     world.mounter.node().found.clear();
     let error = call(&world, request_with("t2")).await.unwrap_err();
     assert_eq!(error, PublishError::RendersBusy);
-    // A volume without files of a class waits for nobody.
+    // A volume without files of a class does not wait.
     publish(&world).await.unwrap();
     drop(busy);
 }
