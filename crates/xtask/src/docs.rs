@@ -3,6 +3,7 @@
 mod held;
 mod metrics;
 mod page;
+mod pictures;
 mod tree;
 
 use std::{collections::BTreeMap, env, fmt::Write, fs, path::Path};
@@ -14,7 +15,13 @@ use tree::Tree;
 
 /// The pages that are held to the tree.
 fn pages(repository: &Path) -> Vec<Page> {
-    let mut paths = vec!["README.md".to_owned(), "CHANGELOG.md".to_owned()];
+    let roots = [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+    ];
+    let mut paths = roots.map(str::to_owned).to_vec();
     for folder in ["docs", "docs/adr", "examples/access-client"] {
         for entry in fs::read_dir(repository.join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();

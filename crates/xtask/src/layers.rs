@@ -50,7 +50,7 @@ const DOMAIN: [&str; 3] = ["connectors-api", "authz", "evaluation-api"];
 const ALONE: &str = "text-template";
 
 /// Services meet only at custom resources and at the protocol.
-const SERVICES: [&str; 6] = [
+pub(crate) const SERVICES: [&str; 6] = [
     "evaluation-service",
     "policy-controller",
     "request-controller",
@@ -135,7 +135,7 @@ fn between_members(members: &Members) -> Vec<Violation> {
         .collect()
 }
 
-fn reached<'a>(members: &'a Members, from: &'a str) -> BTreeSet<&'a str> {
+pub(crate) fn reached<'a>(members: &'a Members, from: &'a str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut open = vec![from];
     while let Some(member) = open.pop().and_then(|name| members.get(name)) {
