@@ -116,7 +116,10 @@ impl Measured {
             Self::Installation => {
                 let cluster = Cluster::find(cluster)?;
                 let target = Target::of(cluster.context("the cluster is not up")?);
-                let values = json!({"approval": {"enabled": true}, "checks": {"configMaps": true}});
+                let values = json!({
+                    "approval": {"enabled": true}, "checks": {"configMaps": true},
+                    "requestController": {"maxRequestsPerNamespace": 1000},
+                });
                 let progress = Progress::default();
                 Ok(install::install(
                     &target,

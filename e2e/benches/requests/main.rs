@@ -1,8 +1,8 @@
 //! From an approval to the grant, on a node with the chart installed, as rows of a table; `cargo xtask bench requests`
 //! runs it.
 //!
-//! One request at a time. The ways of approving take turns in each round, so that whatever disturbs the machine for
-//! longer than a round disturbs all of them.
+//! First one request at a time. The ways of approving take turns in each round, so that whatever disturbs the machine for
+//! longer than a round disturbs all of them. Then many requests at once.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +11,7 @@
     reason = "a benchmark that cannot go on ends"
 )]
 
+mod crowd;
 mod follow;
 mod rounds;
 #[path = "../support/mod.rs"]
@@ -18,6 +19,7 @@ mod support;
 
 use std::process::ExitCode;
 
+use crowd::Crowd;
 use rounds::{Rounds, Way};
 use support::load::Times;
 use support::place::Place;
@@ -49,8 +51,63 @@ fn main() -> ExitCode {
             }
         }
     }
-    let bound = with_bind(&rounds);
-    table(&times, &bound).end()
+    let mut table = table(&times);
+    crowds(&place, &mut table);
+    bound(&with_bind(&rounds), &mut table);
+    table.end()
+}
+
+/// Requests that are approved at once.
+const CROWD: usize = 1000;
+/// Requests that wait while one approval changes, and the objects among which it is.
+const WAITING: [usize; 2] = [10, 500];
+const OBJECTS: usize = 5000;
+
+/// What many requests take that wait at a time.
+fn crowds(place: &Place, table: &mut Table) {
+    eprintln!("events of one approval");
+    for waiting in WAITING {
+        let crowd = Crowd::gather(place, &format!("events-{waiting}"), 1, waiting);
+        crowd.surround(OBJECTS - waiting);
+        let cost = crowd.cost_of_an_event().as_secs_f64() * 1e3;
+        let what =
+            format!("processor time for an event of one approval of {OBJECTS}, {waiting} waiting");
+        table.at_most(&what, cost, "ms", 5.0, 1.0);
+        crowd.dissolve();
+    }
+    for (namespaces, must, aim) in [(1, 15.0, 8.0), (10, 10.0, 5.0)] {
+        eprintln!("{CROWD} requests in {namespaces} namespaces");
+        let before = crowd::memory();
+        let word = format!("crowd-{namespaces}");
+        let crowd = Crowd::gather(place, &word, namespaces, CROWD / namespaces);
+        let waiting = crowd::memory();
+        let granted = crowd.approve().as_secs_f64();
+        let memory = crowd::memory();
+        let revoked = crowd.withdraw().as_secs_f64();
+        crowd.dissolve();
+        let of = format!("{CROWD} at once, {namespaces} namespaces");
+        table.at_most(
+            &format!("approvals → all Granted; {of}"),
+            granted,
+            "s",
+            must,
+            aim,
+        );
+        table.figure(
+            &format!("approvals withdrawn → all Revoked; {of}"),
+            revoked,
+            "s",
+        );
+        for (when, megabytes) in [
+            ("before", before),
+            ("while they wait", waiting),
+            ("when they are granted", memory),
+            ("after they went", crowd::memory()),
+        ] {
+            let what = format!("resident memory of the request-controller {when}; {of}");
+            table.figure(&what, megabytes, "MB");
+        }
+    }
 }
 
 /// The first way once more, with the right to bind Roles.
@@ -69,7 +126,15 @@ fn with_bind(rounds: &Rounds) -> Times {
     times
 }
 
-fn table(times: &[Times; Way::ALL.len()], bound: &Times) -> Table {
+fn bound(bound: &Times, table: &mut Table) {
+    for (figure, value) in [("p50", bound.median()), ("p99", bound.p99())] {
+        let words = Way::Proof.words();
+        let what = format!("{words} and `bindRoles`, {figure} of {MEASURED}");
+        table.figure(&what, value / 1e3, "ms");
+    }
+}
+
+fn table(times: &[Times; Way::ALL.len()]) -> Table {
     let mut table = Table::default();
     for way in Way::ALL {
         let times = &times[way as usize];
@@ -77,11 +142,6 @@ fn table(times: &[Times; Way::ALL.len()], bound: &Times) -> Table {
             let what = format!("{}, {figure} of {MEASURED}", way.words());
             table.figure(&what, value / 1e3, "ms");
         }
-    }
-    for (figure, value) in [("p50", bound.median()), ("p99", bound.p99())] {
-        let words = Way::Proof.words();
-        let what = format!("{words} and `bindRoles`, {figure} of {MEASURED}");
-        table.figure(&what, value / 1e3, "ms");
     }
     let added = times[Way::Proof as usize].beyond(&times[Way::Labels as usize]);
     let [lower, upper] = [250, 750].map(|of_thousand| added.micros(of_thousand) / 1e3);

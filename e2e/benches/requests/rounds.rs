@@ -97,7 +97,7 @@ impl Rounds {
         });
         api.apply_over(&class).unwrap();
         for way in Way::ALL {
-            for object in [connector(way), policy(way)] {
+            for object in rules(way) {
                 api.apply(&object).unwrap();
             }
         }
@@ -127,7 +127,10 @@ impl Rounds {
     pub(crate) fn play(&self, way: Way, number: usize) -> Duration {
         let run = format!("{}-{number}", way.name());
         self.begin(way, &run);
-        let stored = self.api.create(&self.request(way, &run)).unwrap();
+        let stored = self
+            .api
+            .create(&request(way, &run, &pod(&run), &self.namespace))
+            .unwrap();
         let stored: AccessRequest = serde_json::from_value(stored).unwrap();
         let followed = self.follower.follow(&stored);
         followed.until("that waits for its approval", |it| {
@@ -164,18 +167,6 @@ impl Rounds {
             });
             self.api.create(&object).unwrap();
         }
-    }
-
-    /// A request as a person would write it.
-    fn request(&self, way: Way, run: &str) -> Value {
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "namespace": self.namespace, "name": pod(run)});
-        json!({
-            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessRequest", "metadata": {"name": run},
-            "spec": {
-                "subject": {"kind": "ServiceAccount", "name": "default"},
-                "connectorRef": {"name": way.name()}, "context": {"objectRef": pod},
-            },
-        })
     }
 
     /// Gives when the last write of the approval began.
@@ -231,6 +222,31 @@ fn pod_spec() -> Value {
         "restartPolicy": "Never", "automountServiceAccountToken": false,
         "containers": [{"name": "deploy", "image": "none.example.com/none"}],
     })
+}
+
+/// A request as a person would write it.
+pub(crate) fn request(way: Way, name: &str, pod: &str, namespace: &str) -> Value {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": pod});
+    json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessRequest", "metadata": {"name": name},
+        "spec": {
+            "subject": {"kind": "ServiceAccount", "name": "default"},
+            "connectorRef": {"name": way.name()}, "context": {"objectRef": pod},
+        },
+    })
+}
+
+/// A pod that waits for the approval with the label of its name.
+pub(crate) fn waiting_pod(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "labels": {RUN_LABEL: name}}, "spec": pod_spec(),
+    })
+}
+
+/// The connector and the policy of a way.
+pub(crate) fn rules(way: Way) -> [Value; 2] {
+    [connector(way), policy(way)]
 }
 
 fn connector(way: Way) -> Value {

@@ -73,19 +73,12 @@ impl Process {
 
     /// What is resident of it now, and what was at most, in MB; processes that it started are not in it.
     pub(crate) fn memory(&self) -> (f64, f64) {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            let number = line.and_then(|it| it.trim_start_matches(':').split_whitespace().next());
-            let kib: f64 = number.unwrap().parse().unwrap();
-            kib * 1024.0 / 1e6
-        };
-        (field("VmRSS"), field("VmHWM"))
+        Running(self.child.id()).memory()
     }
 
     /// The processor time that it has used.
     pub(crate) fn worked(&self) -> Duration {
-        worked(&self.child.id().to_string())
+        Running(self.child.id()).worked()
     }
 
     fn is_ready(&self) -> bool {
@@ -116,6 +109,42 @@ impl Drop for Process {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A process on this machine, in whatever namespaces it is.
+pub(crate) struct Running(u32);
+
+impl Running {
+    /// All that run the program of this name.
+    pub(crate) fn named(program: &str) -> Vec<Self> {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let ids = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
+        ids.filter(|id: &u32| {
+            // The first argument is the program's path; a process that is gone has none.
+            let arguments = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            let path = arguments.split(|it| *it == 0).next().unwrap_or_default();
+            path.rsplit(|it| *it == b'/').next() == Some(program.as_bytes())
+        })
+        .map(Self)
+        .collect()
+    }
+
+    /// What is resident of it now, and what was at most, in MB.
+    pub(crate) fn memory(&self) -> (f64, f64) {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let number = line.and_then(|it| it.trim_start_matches(':').split_whitespace().next());
+            let kib: f64 = number.unwrap().parse().unwrap();
+            kib * 1024.0 / 1e6
+        };
+        (field("VmRSS"), field("VmHWM"))
+    }
+
+    /// The processor time that it has used.
+    pub(crate) fn worked(&self) -> Duration {
+        worked(&self.0.to_string())
     }
 }
 
