@@ -64,6 +64,11 @@ impl<'a> Pipelines<'a> {
         self.controllers.begin(run, approvers, needed).unwrap();
     }
 
+    /// A run of this pipeline, all of whose tasks were begun.
+    pub(crate) fn begin_pipeline(&self, run: &str, pipeline: &Value) {
+        self.controllers.begin_pipeline(run, pipeline).unwrap();
+    }
+
     /// Lets both controllers work until nothing is left to do.
     pub(crate) fn work(&self) {
         self.controllers.work().unwrap();
