@@ -21,7 +21,7 @@ pub use subject_form::{SubjectError, SubjectForm};
 
 use crate::{LabelSelector, Permission, PositiveDuration, cel, optional, schema};
 
-/// Who may use which connectors, always or while checks hold.
+/// The subjects that may use connectors, always or while checks hold.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "connectors.alauda.io",
@@ -69,15 +69,15 @@ pub struct AccessPolicySpec {
     /// name `connectors/` followed by this word.
     #[serde(default)]
     pub permission: Permission,
-    /// What some subjects may do at any time, without asking. {} is the same as absent.
+    /// The permission that subjects have at any time, without a request. {} is the same as absent.
     #[serde(
         default,
         deserialize_with = "optional::non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub default_permission: Option<DefaultPermission>,
-    /// What a pod may do once approval checks hold, and only as long as they do. {} is the same as
-    /// absent.
+    /// The permission that a pod gets once approval checks hold, and keeps only as long as they do. {} is the
+    /// same as absent.
     #[serde(
         default,
         deserialize_with = "optional::non_empty",
@@ -94,7 +94,7 @@ fn names_the_permission(path: &[&str], message: &str) -> Rule {
     let absent =
         (1..=path.len()).map(|depth| format!("!has(self.{}) || ", path[..depth].join(".")));
     let rules = format!("{}.rules", path.join("."));
-    // A resource that is not one of connectors at all is refused by the rule about the shape.
+    // The rule about the shape refuses a resource that is no subresource of connectors.
     let holds = "all(rule, rule.resources.all(resource, !resource.startsWith('connectors/') || \
                  resource == 'connectors/' + self.permission || \
                  resource.startsWith('connectors/' + self.permission + '/')))";
@@ -152,10 +152,10 @@ impl ConnectorSelector {
     ])
 )]
 pub struct DefaultPermission {
-    /// What the subjects may do.
+    /// The permission of the subjects.
     #[schemars(extend("x-kubernetes-validations" = [role_template::no_templates()]))]
     pub role_template: RoleTemplate,
-    /// Who may do it.
+    /// The subjects that get the permission.
     pub binding_template: BindingTemplate,
 }
 
@@ -203,17 +203,17 @@ impl BindingTemplate {
     ])
 )]
 pub struct CheckGrantedPermission {
-    /// Who may ask. Absent: the ServiceAccounts of this namespace. Name the others when pods of other
-    /// namespaces use the connector: checks are looked up in the pod's namespace, whose people
-    /// could otherwise approve their own way in.
+    /// The subjects that may request access. Absent: the ServiceAccounts of this namespace. Name the others
+    /// when pods of other namespaces use the connector: checks are looked up in the pod's namespace, so
+    /// without this field the users of any namespace could approve their own access.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1000))]
     pub requesters: Option<Vec<SubjectSpec>>,
-    /// What is checked, what is granted, and for how long.
+    /// The checks, the permission that they open, and its time limits.
     pub spec: CheckGrantedSpec,
 }
 
-/// What is checked, what is granted, and for how long.
+/// The checks, the permission that they open, and its time limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CheckGrantedSpec {
@@ -223,14 +223,14 @@ pub struct CheckGrantedSpec {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub checks: Vec<Check>,
-    /// What the pod may do once the checks pass.
+    /// The permission that the pod gets once the checks pass.
     pub permissions: GrantedPermissions,
     /// For how long. Absent: until the pod ends or a check stops holding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
 }
 
-/// What a pod may do once the checks pass.
+/// The permission that a pod gets once the checks pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GrantedPermissions {

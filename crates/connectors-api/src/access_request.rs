@@ -55,10 +55,10 @@ pub struct AccessRequestSpec {
     pub subject: RequestSubject,
     /// The connector that the pod wants to use.
     pub connector_ref: ConnectorRef,
-    /// What the access is for.
+    /// The object that the access is for.
     pub context: RequestContext,
-    /// The capability that is asked for: `apis` (the default: use of the tool's API, and mounting into
-    /// a pod) or `proxy` (use through the connector's proxy).
+    /// The requested capability: `apis` (the default: use of the tool's API, and mounting into a pod) or
+    /// `proxy` (use through the connector's proxy).
     #[serde(default)]
     pub permission: Permission,
 }
@@ -94,7 +94,7 @@ pub struct RequestSubject {
 /// Kind of a request's subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum RequestSubjectKind {
-    /// What every pod runs as.
+    /// The identity of every pod.
     ServiceAccount,
 }
 
@@ -112,7 +112,7 @@ pub struct ConnectorRef {
     pub namespace: Option<String>,
 }
 
-/// What an access is for.
+/// The object that an access is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RequestContext {

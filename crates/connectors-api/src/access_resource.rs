@@ -123,7 +123,7 @@ impl AccessResource {
         Ok(resource)
     }
 
-    /// True if the access is limited to the object of this namespace and name, of whatever kind.
+    /// True if the access is limited to the object of this namespace and name. The kind does not matter.
     #[must_use]
     pub fn is_of(&self, namespace: &str, name: &str) -> bool {
         let is_of = |context: &Context| context.namespace == namespace && context.name == name;

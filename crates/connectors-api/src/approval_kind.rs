@@ -1,4 +1,4 @@
-//! The kinds that can be approvals, and what each of them needs: one table with a row per kind, and one file per
+//! The kinds that can be approvals, and the needs of each: one table with a row per kind, and one file per
 //! system.
 //!
 //! To add a kind, add a row to the file of its system. To add a system, add a file and name it in [`SYSTEMS`]. To add a
@@ -16,7 +16,7 @@ mod tekton;
 use crate::access_policy::ObjectKind;
 use crate::lineage::RunKind;
 
-/// What a kind of approval needs.
+/// The needs of a kind of approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApprovalKind {
     /// Objects of the kind can be approvals.
@@ -85,7 +85,7 @@ const NEVER: ApprovalKind = ApprovalKind {
     ..OTHER
 };
 
-/// What a kind needs. A kind with a malformed group or version is never an approval.
+/// The needs of a kind. A kind with a malformed group or version is never an approval.
 #[must_use]
 pub fn of(kind: &ObjectKind) -> ApprovalKind {
     let Some(group) = group(&kind.api_version) else {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::words::words;
 
 words! {
-    /// What is known about an `AccessPolicy`.
+    /// The types of findings about an `AccessPolicy`.
     AccessPolicyCondition {
         /// The policy selects at least one connector.
         ConnectorsMatched,
@@ -22,9 +22,9 @@ words! {
 }
 
 words! {
-    /// What is known about an `AccessRequest`.
+    /// The types of findings about an `AccessRequest`.
     AccessRequestCondition {
-        /// The pod that asked is there and has not finished.
+        /// The pod of the request exists and has not finished.
         ContextObjectValid,
         /// The connector exists.
         ConnectorResolved,
@@ -55,7 +55,7 @@ words! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition<T> {
-    /// What the finding is about. An object has at most one condition of each type.
+    /// The type of the finding. An object has at most one condition of each type.
     #[serde(rename = "type")]
     pub type_: T,
     /// True when it holds, False when it does not, Unknown when it was not judged yet.
@@ -66,7 +66,7 @@ pub struct Condition<T> {
         regex(pattern = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
     )]
     pub reason: String,
-    /// Why, as a sentence for people, with what would help. May be empty.
+    /// The reason as a sentence for people, with a remedy. May be empty.
     #[schemars(length(max = 32768))]
     pub message: String,
     /// The `metadata.generation` that was judged. Older than the object's: the finding is out of date.

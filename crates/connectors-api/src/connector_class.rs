@@ -1,4 +1,4 @@
-//! ConnectorClass: what the connectors of one kind of tool have in common.
+//! ConnectorClass: the common properties of the connectors of one kind of tool.
 //!
 //! This is the part of the kind that mounting needs. Other software owns the rest, so the schema and the
 //! types keep fields that are not declared here.
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::opaque::Opaque;
 
-/// What the connectors of one kind of tool have in common.
+/// The common properties of the connectors of one kind of tool.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "connectors.alauda.io",
@@ -30,7 +30,7 @@ use crate::opaque::Opaque;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectorClassSpec {
-    /// What the address of a connector of this class is.
+    /// The address of a connector of this class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Parameter>,
     /// Parameters that a connector of this class gives values for.
@@ -47,7 +47,7 @@ pub struct ConnectorClassSpec {
     pub other: BTreeMap<String, Value>,
 }
 
-/// A parameter that somebody gives a value for.
+/// A parameter that gets its value from a connector or a pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Parameter {
     /// Name of the parameter.
@@ -60,7 +60,7 @@ pub struct Parameter {
     /// The value when none is given. Absent: a value is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// What the parameter is for.
+    /// The purpose of the parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Fields that other software declares.

@@ -86,7 +86,7 @@ mod tests {
             "spec": {"serviceAccountName": "s"},
         });
         assert_eq!(of(&pod, "b"), seen);
-        // A missing namespace is not the policy's, whatever the policy's is called.
+        // A missing namespace is not the policy's, even if the policy has none.
         assert_eq!(
             of(&json!({"status": 1}), ""),
             json!({"metadata": {}, "spec": {}})

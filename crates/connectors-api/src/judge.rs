@@ -175,7 +175,7 @@ pub struct Prepared {
 
 #[derive(Debug)]
 struct PreparedCheck {
-    /// The error if the check fails whatever its objects say.
+    /// The error if the check fails regardless of its objects.
     selection: Result<CheckSelection, (JudgeReason, String)>,
     objects: Vec<FoundForCheck>,
 }

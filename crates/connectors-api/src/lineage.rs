@@ -1,8 +1,9 @@
 //! Proof that an approval and the asking pod belong to one Tekton pipeline run.
 //!
-//! Labels and owner references are the tenant's input, and Tekton adopts forged children, so neither is believed alone.
-//! The proof goes top down, from what only the controllers write (`status`) and what only the API server writes (UIDs
-//! and creation times), along two chains that must end at one PipelineRun, by UID:
+//! Labels and owner references are the tenant's input, and Tekton adopts forged children, so neither is
+//! believed alone. The proof goes top down, from fields that only the controllers write (`status`) and values
+//! that only the API server sets (UIDs and creation times), along two chains that must end at one
+//! PipelineRun, by UID:
 //!
 //! ```text
 //! pod ← TaskRun ← PipelineRun → CustomRun → ApprovalTask
@@ -16,9 +17,10 @@
 //! | pod | `pod` | the current pod of a TaskRun that still runs, under its derived name |
 //! | ApprovalTask | `approval` | approvers and number of the CustomRun's parameters; the quorum, counted again |
 //!
-//! [`judge`] reads nothing. What it misses it names ([`Missing`]), so a collector asks, reads what is missing, and asks
-//! again, until an answer names nothing that it has not read yet. Four rounds suffice without results of other tasks. The
-//! pod's side comes first, so that an approval of another run is refused before anything of it is read.
+//! [`judge`] reads nothing. It names the missing parts ([`Missing`]), so a collector asks, reads them, and
+//! asks again, until an answer names nothing that it has not read yet. Four rounds suffice without results of
+//! other tasks. The pod's side comes first, so that an approval of another run is refused before anything of
+//! it is read.
 //!
 //! # Limits of the proof
 //! * An account that can exec into the approved pod or add ephemeral containers needs no forgery (F16).
@@ -26,10 +28,11 @@
 //!   reference. An impostor is believed when it takes the place of a deleted pod before Tekton re-creates it (F20), or
 //!   when it is created under the derived name, with the TaskRun's UID, before Tekton creates the pod. Once the TaskRun
 //!   has ended, no pod of it is believed. A pod from before the TaskRun is refused, and Tekton does not adopt it (F19).
-//! * An account that may write the status of runs can forge what the proof rests on. Only the name of the pod is checked
-//!   beside it (F22).
-//! * Labels and annotations of children are not compared, because Tekton adds those of tasks that it resolves. Admission
-//!   webhooks that add containers on account of annotations therefore widen what a forged child can do.
+//! * An account that may write the status of runs can forge the basis of the proof. Only the name of the pod
+//!   is checked beside it (F22).
+//! * Labels and annotations of children are not compared, because Tekton adds those of tasks that it
+//!   resolves. Admission webhooks that add containers on account of annotations therefore give a forged child
+//!   more power.
 //!
 //! Admission that lets only Tekton create TaskRuns, CustomRuns and pods with such owners, and write their status, closes
 //! the last three.
@@ -103,7 +106,7 @@ pub enum LineageVerdict {
     Refused(LineageRefusal),
 }
 
-/// What a proof was made from.
+/// The inputs of a proof.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// The objects between pod and approval: the PipelineRun, the pod's TaskRun, the approval's CustomRun, and then the
@@ -122,11 +125,11 @@ pub struct Origin {
     pub run: String,
     /// When the run was created.
     pub created: Timestamp,
-    /// Who created it, by its annotation. It is true only where an admission rule keeps it so.
+    /// The creator by the run's annotation. It is reliable only where an admission rule protects it.
     pub creator: Option<String>,
 }
 
-/// What a proof lacks.
+/// A part that a proof lacks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MissingLink {
     /// Group and version.
@@ -139,11 +142,11 @@ pub struct MissingLink {
     pub name: String,
     /// The UID that the object must have, where it is known.
     pub uid: Option<String>,
-    /// What is missing of it.
+    /// The missing part of the object.
     pub what: Absent,
 }
 
-/// What is missing of an object.
+/// The missing part of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Absent {
     /// All of it: the collector reads the object.
@@ -184,7 +187,7 @@ const fn is_answer(reason: LineageReason) -> bool {
 pub enum Unproven<'a> {
     /// Everything but the decision of the approvers is proven.
     Undecided,
-    /// The first of what is missing.
+    /// The first missing part.
     Incomplete(&'a MissingLink),
     /// Everything but the decision is proven, and the approvers said no or did not answer in time.
     Rejected(&'a LineageRefusal),
@@ -236,7 +239,7 @@ fn refused<T>(reason: LineageReason, message: String) -> LineageStep<T> {
     Err(ProofStop::Refused(LineageRefusal { reason, message }))
 }
 
-/// Both values, or what either step lacks; a contradiction precedes what is missing.
+/// Both values, or the missing parts of both steps. A contradiction precedes missing parts.
 fn both<A, B>(one: LineageStep<A>, other: LineageStep<B>) -> LineageStep<(A, B)> {
     match (one, other) {
         (Ok(one), Ok(other)) => Ok((one, other)),

@@ -24,7 +24,7 @@ pub const MANAGED_BY: &str = "connectors-approval";
 /// The longest user name that a policy can hold.
 pub const LONGEST_USER: usize = 512;
 
-/// The annotation of a `PipelineRun` that names the user who created it.
+/// The annotation of a `PipelineRun` with the user that created it.
 pub const CREATOR: &str = "connectors.alauda.io/creator";
 
 /// The `ValidatingAdmissionPolicy` that keeps [`CREATOR`] true, and its binding.

@@ -35,7 +35,7 @@ pub struct WantedConnector<'a> {
     pub connector: &'a str,
     /// Its labels.
     pub labels: &'a Labels,
-    /// The permission that is asked for.
+    /// The requested permission.
     pub permission: Permission,
 }
 

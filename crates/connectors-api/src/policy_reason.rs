@@ -67,7 +67,8 @@ words! {
         KindNotReadable,
         /// The checks need a proof of lineage that this version cannot give, so nothing ever passes.
         ProofUnavailable,
-        /// A check excludes the creators of pipeline runs, and no admission rule says who they are, so it never passes.
+        /// A check excludes the creators of pipeline runs, and no admission rule records them, so it never
+        /// passes.
         CreatorsUnknown,
         /// A service that is needed to judge them does not answer.
         ChecksNotJudged,
@@ -93,7 +94,7 @@ words! {
         PermissionGranted,
         /// A subject holds less than before.
         PermissionRevoked,
-        /// A change to a Role or RoleBinding by someone else was undone.
+        /// A change to a Role or RoleBinding by another client was undone.
         PermissionRestored,
         /// The standing permission is not in force as it is written.
         PermissionNotSynced,

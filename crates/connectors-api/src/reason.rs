@@ -24,7 +24,7 @@ words! {
     ContextObjectValid {
         /// The pod has not finished.
         UnCompleted,
-        /// The pod ran to its end: nothing is left to grant access for.
+        /// The pod ran to its end, so it needs no access any more.
         Completed,
         /// The pod is gone, or another pod took its name.
         NotFound,
@@ -52,7 +52,7 @@ words! {
 }
 
 words! {
-    /// What is the result of the checks?
+    /// The result of the checks.
     AccessCheckReady {
         /// A check cannot be judged, or its proof does not hold.
         AccessCheckFailed,
@@ -78,7 +78,7 @@ words! {
 }
 
 words! {
-    /// May the pod mount, and if not: what is awaited, or what ended the request?
+    /// Whether the pod may mount, and if not: the awaited event, or the end of the request.
     Ready {
         /// The pod may mount.
         Granted,
@@ -90,7 +90,7 @@ words! {
         ChecksPending,
         /// A check cannot be judged, or its proof does not hold.
         ChecksFailed,
-        /// Nobody could be asked what the checks say; it is tried again.
+        /// The evaluation service gave no answer about the checks. The call is tried again.
         EvaluatorUnavailable,
         /// The checks pass, and writing the Role or the RoleBinding failed; it is tried again.
         GrantNotWritten,

@@ -14,7 +14,7 @@ pub struct RequestIdentity<'a> {
     pub subject_name: &'a str,
     /// Name of the connector.
     pub connector: &'a str,
-    /// The permission that is asked for.
+    /// The requested permission.
     pub permission: Permission,
     /// UID of the pod.
     pub pod_uid: &'a str,
@@ -49,7 +49,7 @@ impl RequestIdentity<'_> {
             permission.as_str(),
             pod_uid,
         ] {
-            // The length prefix separates the fields, whatever they contain.
+            // The length prefix separates the fields, regardless of their content.
             digest.update(u64::try_from(field.len()).unwrap_or(u64::MAX).to_be_bytes());
             digest.update(field);
         }

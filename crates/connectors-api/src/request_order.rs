@@ -43,7 +43,7 @@ pub fn deciding<'a>(
 enum RequestProgress {
     Decided,
     Open,
-    /// Nothing becomes of it, so it must not hide one of which something may.
+    /// It never gets access, so it must not hide a request that may get it.
     Invalid,
 }
 

@@ -25,8 +25,8 @@ pub struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// True when there is no requirement. In Kubernetes such a selector matches everything; it is refused
-    /// wherever that would widen access.
+    /// True when there is no requirement. In Kubernetes such a selector matches everything. It is refused
+    /// where that would widen access.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
@@ -82,9 +82,9 @@ pub struct Requirement {
     /// The label's key.
     #[schemars(length(min = 1, max = 317), regex(pattern = schema::LABEL_KEY))]
     pub key: String,
-    /// How the label is compared: `In` and `NotIn` with `values`; `Exists` and `DoesNotExist` ask only
-    /// whether the label is there. As in all of Kubernetes, an object without the label satisfies
-    /// `NotIn` and `DoesNotExist`.
+    /// The comparison of the label: `In` and `NotIn` with `values`; `Exists` and `DoesNotExist` test only
+    /// whether the label exists. As in all of Kubernetes, an object without the label satisfies `NotIn` and
+    /// `DoesNotExist`.
     pub operator: Operator,
     /// Values to compare with. Required for `In` and `NotIn`, not allowed otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -113,7 +113,7 @@ pub enum Operator {
     In,
     /// The label is absent or has none of the values.
     NotIn,
-    /// The label is there.
+    /// The label exists.
     Exists,
     /// The label is absent.
     DoesNotExist,

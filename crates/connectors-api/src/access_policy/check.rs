@@ -28,7 +28,7 @@ pub struct Check {
     /// check waits.
     #[serde(default, rename = "match")]
     pub match_: Match,
-    /// What counts after the grant. `Auto` (the default): an object that leaves its passing state
+    /// Which changes after the grant count. `Auto` (the default): an object that leaves its passing state
     /// revokes, its deletion does not. `WhileHolds`: both revoke. `Once`: the object is never looked at
     /// again.
     #[serde(default)]
@@ -39,8 +39,8 @@ pub struct Check {
     /// check on a kind of `tekton.dev` that needs one never passes.
     #[serde(default)]
     pub provenance: Provenance,
-    /// Whose approvals count. Absent: those of whoever the object itself accepts, which the author
-    /// of the pipeline chooses.
+    /// The users and groups whose approvals count. Absent: all approvers that the object itself accepts. The
+    /// author of the pipeline chooses those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvers: Option<Approvers>,
     /// How the state of an object is read. Absent: from its `status.state`.
@@ -97,7 +97,7 @@ pub enum Match {
     Any,
 }
 
-/// What counts after the grant.
+/// Which changes after the grant count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Latch {
     /// Leaving the passing state revokes, deletion of the object does not.
@@ -121,7 +121,7 @@ pub enum Provenance {
     None,
 }
 
-/// Whose approvals count.
+/// The users and groups whose approvals count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -143,8 +143,8 @@ pub struct Approvers {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 100))]
     pub minimum: i32,
-    /// The creator of the pod's pipeline run does not count. Without users and groups, everybody else counts. It needs
-    /// the chart value `tekton.creators.enabled`, with which each run says who created it.
+    /// The creator of the pod's pipeline run does not count. Without users and groups, all other users count.
+    /// It needs the chart value `tekton.creators.enabled`, with which each run names its creator.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_requester: bool,
 }

@@ -46,14 +46,14 @@ pub struct RoleRule {
     /// Exactly `[connectors.alauda.io]`.
     #[schemars(length(max = 8), inner(length(max = 253)))]
     pub api_groups: Vec<String>,
-    /// What is accessed: `connectors/<permission>`, or that followed by
-    /// `/<apiVersion>/<kind>/<namespace>/<name>` of the only object that may. A mount asks for
-    /// `connectors/<permission>` and for `connectors/<permission>/v1/pod/<namespace>/<name>`. To see whether it is
-    /// held: `kubectl auth can-i '*' connectors/NAME --subresource=apis --as
+    /// The resources: `connectors/<permission>`, or that followed by
+    /// `/<apiVersion>/<kind>/<namespace>/<name>` to limit the access to one object. A mount asks for
+    /// `connectors/<permission>` and for `connectors/<permission>/v1/pod/<namespace>/<name>`. To see whether
+    /// it is held: `kubectl auth can-i '*' connectors/NAME --subresource=apis --as
     /// system:serviceaccount:NAMESPACE:ACCOUNT`, for a pod `--subresource=apis/v1/pod/NAMESPACE/POD`.
     #[schemars(length(min = 1, max = 16), inner(length(max = 512)))]
     pub resources: Vec<String>,
-    /// What may be done. A mount asks for `*`, which only `*` itself covers.
+    /// The allowed verbs. A mount asks for `*`, which only `*` itself covers.
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 63)))]
     pub verbs: Vec<String>,
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AccessPolicyCondition, Condition};
 
-/// What the controllers found out about a policy.
+/// The findings of the controllers about a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(description = "What the controllers found out about the policy. Nobody else writes it.")]
@@ -23,8 +23,8 @@ pub struct AccessPolicyStatus {
     /// How many subjects hold the standing permission: 0 when the policy has none. Absent: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted_subjects: Option<i32>,
-    /// What is known: ConnectorsMatched (the policy selects a connector), PermissionSynced (the
-    /// standing permission is in force), ChecksValid (every check can be judged) and Ready (all of it).
+    /// The findings: ConnectorsMatched (the policy selects a connector), PermissionSynced (the standing
+    /// permission is in force), ChecksValid (every check can be judged) and Ready (all of it).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition<AccessPolicyCondition>>,

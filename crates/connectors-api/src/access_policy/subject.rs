@@ -17,9 +17,9 @@ pub enum SubjectKind {
     Group,
 }
 
-/// Who: one subject, or the service accounts that selectors find.
+/// A subject: one by name, or the service accounts that selectors find.
 ///
-/// [`super::SubjectForm`] is the same after it was understood.
+/// [`super::SubjectForm`] is its parsed form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(

@@ -20,14 +20,14 @@ words! {
         Rejected,
         /// Access was taken back. Final.
         Revoked,
-        /// The request cannot be decided: wrong subject, or one of its kind is there already. Final.
+        /// The request cannot be decided: its subject is wrong, or the same request already exists. Final.
         Invalid,
         /// Nothing was granted, and nothing is awaited any more: the pod ended, or it needs no request. Final.
         Ended,
     }
 }
 
-/// What became of a request.
+/// The progress and the result of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(description = "What became of the request. Nobody but its controller writes it.")]
@@ -51,24 +51,24 @@ pub struct AccessRequestStatus {
     /// When access was granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted_at: Option<Timestamp>,
-    /// When access ends at the latest. Absent when nothing is in force that has such a time; what a grant
-    /// had is kept in its policy's entry.
+    /// When access ends at the latest. Absent when nothing with a time limit is in force. The entry of a
+    /// policy keeps the time of its grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// When nothing was left of what was granted. The phase is Revoked before that: access ends first.
+    /// When the last part of the grant was gone. The phase is Revoked before that: access ends first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
     /// When the phase became final. A request that ended because a standing permission covers its pod is deleted
     /// one minute later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Digest of what the grant was decided on, for audits.
+    /// Digest of the inputs on which the grant was decided, for audits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub evidence: Option<String>,
-    /// What is known: ContextObjectValid (the pod is there and running), ConnectorResolved (the
-    /// connector exists), AccessPolicyMatched (a policy applies), AccessCheckReady (its checks pass),
-    /// AccessPermissionSync (the permission is in force) and Ready (all of it).
+    /// The findings: ContextObjectValid (the pod exists and runs), ConnectorResolved (the connector exists),
+    /// AccessPolicyMatched (a policy applies), AccessCheckReady (its checks pass), AccessPermissionSync (the
+    /// permission is in force) and Ready (all of it).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition<AccessRequestCondition>>,
@@ -91,13 +91,13 @@ pub struct MatchedPolicy {
     /// which any one suffices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check_refs_left_out: Option<i32>,
-    /// What the policy came to for this request. Absent while its checks are awaited.
+    /// The result of the policy for this request. Absent while its checks are awaited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<PolicyGrant>,
 }
 
 words! {
-    /// What a policy came to for one request.
+    /// The state of a policy's result for one request.
     GrantState {
         /// The checks passed, which is recorded here before the permission is written.
         Granting,
@@ -108,14 +108,14 @@ words! {
     }
 }
 
-/// What a policy came to for one request. A Role and a RoleBinding may exist only as they are described
+/// The result of a policy for one request. A Role and a RoleBinding may exist only as they are described
 /// here, and only while this is not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyGrant {
     /// Granting, Granted or Ended.
     pub state: GrantState,
-    /// Why it ended, as one word: the reason that the condition Ready has when no other policy is left.
+    /// Why it ended, as one word: the reason that the condition Ready gets when this policy was the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Ready>,
     /// The rules of the Role. They are about the requested connector alone.
@@ -137,15 +137,15 @@ pub struct PolicyGrant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GrantedRule {
-    /// What may be accessed, always ending in the pod's namespace and name.
+    /// The resources of the rule. Each ends in the pod's namespace and name.
     #[schemars(length(max = 16), inner(length(max = 1024)))]
     pub resources: Vec<String>,
-    /// What may be done.
+    /// The verbs of the rule.
     #[schemars(length(max = 16), inner(length(max = 63)))]
     pub verbs: Vec<String>,
 }
 
-/// An object that decides a check, and what it says.
+/// An object that decides a check, and its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckRef {
@@ -155,11 +155,11 @@ pub struct CheckRef {
     /// The object. Absent while none is found.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub ref_: Option<ObservedObject>,
-    /// What it says.
+    /// The state of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<CheckRefStatus>,
-    /// What proves that it belongs to the pod's pipeline run: the PipelineRun, the pod's TaskRun, the approval's
-    /// CustomRun, and then the TaskRuns whose results they use.
+    /// The objects that prove that it belongs to the pod's pipeline run: the PipelineRun, the pod's TaskRun,
+    /// the approval's CustomRun, and then the TaskRuns whose results they use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub lineage: Vec<ObservedObject>,
@@ -192,7 +192,7 @@ pub struct ObservedObject {
     pub resource_version: Option<String>,
 }
 
-/// What an object says about a check.
+/// The state of an object for a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckRefStatus {
@@ -205,19 +205,19 @@ pub struct CheckRefStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub reason: Option<String>,
-    /// Why the check stands where it stands, as a sentence with what would help.
+    /// The reason for the state, as a sentence with a remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
-    /// Who approved.
+    /// The users that approved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(max = 512)))]
     pub approved_by: Vec<String>,
-    /// The groups and messages of those who approved with one: the first of them by name.
+    /// The groups and messages of approvals that have one: the first of them by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub approvals: Vec<Approval>,
-    /// Who created the pod's pipeline run, where the check does not count that user's approval.
+    /// The user that created the pod's pipeline run, if the check does not count that user's approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub run_creator: Option<String>,
@@ -232,7 +232,7 @@ pub struct Approval {
     /// The user.
     #[schemars(length(max = 512))]
     pub user: String,
-    /// The group as whose member the user approved.
+    /// The group through which the user approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub group: Option<String>,

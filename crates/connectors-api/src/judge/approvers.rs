@@ -29,10 +29,10 @@ const LONGEST_MESSAGE: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Approvals(BTreeMap<String, ApproverWords>);
 
-/// What a user added to an approval.
+/// The group and message that a user added to an approval.
 #[derive(Debug, Default)]
 struct ApproverWords {
-    /// The groups as whose member the user approved.
+    /// The groups through which the user approved.
     groups: BTreeSet<String>,
     message: Option<String>,
 }
@@ -42,7 +42,7 @@ impl ApproverWords {
     fn hear(&mut self, entry: &Value) {
         let message = entry.get("message").and_then(Value::as_str);
         if self.message.is_none() {
-            // Control characters would reach the terminals of those who read a status.
+            // Control characters would reach the terminals of users that read a status.
             let shown = |it: &str| {
                 let shown = it.chars().filter(|it| !it.is_control());
                 shown.take(LONGEST_MESSAGE).collect()
@@ -176,7 +176,7 @@ impl Approvals {
     /// Checks that there are enough approvals. All of them have to count: see [`Self::counted`].
     pub(super) fn meet(&self, wanted: &Approvers) -> Result<(), Short> {
         let have = self.0.len();
-        // Without any approval it is never enough, whatever the policy says.
+        // Zero approvals never suffice, regardless of the policy.
         let need = usize::try_from(wanted.minimum).unwrap_or(1).max(1);
         if have >= need {
             Ok(())

@@ -16,7 +16,7 @@ const RULE_STARTS: SignedDuration = SignedDuration::from_mins(1);
 pub(super) enum RunCreator {
     /// This user.
     Known(String),
-    /// Nothing guarantees who it is. The text says why, and what helps.
+    /// Nothing guarantees the identity of the creator. The text gives the reason and the remedy.
     Unknown(String),
 }
 

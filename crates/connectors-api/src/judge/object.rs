@@ -30,7 +30,7 @@ pub(super) struct FoundForCheck {
     pub(super) identity: Option<ObjectRef>,
     /// The verdict of the lineage; none if the check asks for no proof.
     pub(super) proof: Option<LineageVerdict>,
-    /// Who created the pipeline run.
+    /// The creator of the pipeline run.
     creator: RunCreator,
 }
 
@@ -97,7 +97,7 @@ impl FoundForCheck {
         });
     }
 
-    /// Finds out who created the pipeline run of the proof.
+    /// Finds the creator of the pipeline run of the proof.
     pub(super) fn find_creator(&mut self, rule_since: Option<Timestamp>, stage: Stage) {
         let evidence = self.proof.as_ref().and_then(|it| it.proof().ok());
         if let Some(evidence) = evidence {
@@ -184,8 +184,8 @@ impl FoundForCheck {
         }
     }
 
-    /// The result of an object whose lineage does not prove it. A rejection counts only with a proof, because any
-    /// account of the namespace may be able to create an object that says no.
+    /// The result of an object whose lineage does not prove it. A rejection counts only with a proof, because
+    /// any account of the namespace may be able to create an object that rejects.
     pub(super) fn without_proof(
         &self,
         check: &Check,

@@ -70,7 +70,7 @@ words! {
         LineageIncomplete,
         /// Too few of the users that the policy names have approved.
         QuorumNotMet,
-        /// The creator of the run must not approve, and no admission rule guarantees who that is.
+        /// The creator of the run must not approve, and no admission rule guarantees the creator's name.
         CreatorUnknown,
         /// The policy names approvers for a kind that does not record any.
         ApproversUnsupported,

@@ -1,4 +1,4 @@
-//! The ApprovalTask: what its CustomRun's parameters say, and the quorum that its approvers make.
+//! The ApprovalTask: its match with its CustomRun's parameters, and the quorum of its approvers.
 //!
 //! The gate adopts an object that was created under its name before, as it is, and writes `status.state` only when the
 //! approvers change. So approvers and number are compared with the CustomRun, and `status` is believed only where the
@@ -194,10 +194,10 @@ fn parameter<'a>(custom_run: &LinkObject<'a>, name: &str) -> Option<&'a Value> {
     values.get(name)
 }
 
-/// True when the approvers are not told with names that differ in nothing but case.
+/// True if no two field names of the approvers differ only in case.
 ///
-/// The gate's webhook takes the names of fields in any case, and the last of several counts. The API server keeps all of
-/// them. An approver could show the webhook one list, and everybody else another.
+/// The gate's webhook accepts field names in any case, and the last of several counts. The API server keeps
+/// all of them. An approver could show the webhook one list, and every other reader a second one.
 pub(crate) fn is_unambiguous(approval: &Value) -> bool {
     let spec = approval.get("spec");
     let approvers = super::object::list(approval, "/spec/approvers").iter();
@@ -256,7 +256,7 @@ fn is_text_or_absent(approval: &LinkObject<'_>) -> bool {
 
 /// A rejection that no approver gave is the gate's timeout.
 fn rejection<T>(approval: &LinkObject<'_>) -> LineageStep<T> {
-    // The gate records who said yes before the time was over.
+    // The gate records the approvals that came before the timeout.
     let mut responses = approval.list("/status/approversResponse").iter();
     let was_refused = responses.any(|it| {
         let mut members = super::object::list(it, "/groupMembers").iter();
@@ -269,8 +269,8 @@ fn rejection<T>(approval: &LinkObject<'_>) -> LineageStep<T> {
     refused(LineageReason::Rejected, format!("{approval} is rejected"))
 }
 
-/// Enough different users said yes, and none said no: counted from what each of them wrote. An entry of a group counts
-/// through its members alone, each once.
+/// Enough different users approved, and none rejected. The count uses each approver's own input. A group
+/// counts through its members alone, each once.
 fn quorum(approval: &LinkObject<'_>) -> LineageStep<Vec<Approval>> {
     let approvers = approving(approval);
     let have = u64::try_from(approvers.len()).unwrap_or(0);

@@ -15,7 +15,7 @@ use super::{LineageReason, LineageStep, RunKind, content, matrix, names, refused
 const CHILDREN: &str = "status.childReferences";
 
 impl<'a> Proof<'a> {
-    /// Proves a child of the run, and what its parameters are made from.
+    /// Proves a child of the run, and the origin of its parameters.
     pub(super) fn child(&mut self, kind: RunKind, child: &LinkObject<'a>) -> LineageStep {
         self.child_at(kind, child, 0)
     }

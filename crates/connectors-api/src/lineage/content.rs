@@ -1,4 +1,4 @@
-//! What a child runs, compared with its pipeline task in `status.pipelineSpec`.
+//! The content of a child, compared with its pipeline task in `status.pipelineSpec`.
 //!
 //! Not compared: `timeout`, `computeResources` (they do not change what runs) and `status` (a cancellation ends the
 //! child). A field that this version does not know is refused.
@@ -63,7 +63,7 @@ pub(super) fn is_matrix(task: &Value) -> bool {
     !list(task, "/matrix/params").is_empty() || !list(task, "/matrix/include").is_empty()
 }
 
-/// The child runs what its pipeline task says.
+/// The child runs the content of its pipeline task.
 pub(super) fn check(
     proof: &mut Proof<'_>,
     kind: RunKind,
@@ -149,7 +149,7 @@ fn other_task<T>(child: &LinkObject<'_>) -> LineageStep<T> {
     refused(LineageReason::OtherTask, message)
 }
 
-/// A CustomRun refers to what the pipeline task refers to.
+/// A CustomRun refers to the same object as the pipeline task.
 fn has_custom_ref(
     proof: &mut Proof<'_>,
     child: &LinkObject<'_>,

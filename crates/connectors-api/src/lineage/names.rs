@@ -15,8 +15,8 @@ const HEAD: usize = LONGEST - DIGEST;
 /// * parent and suffix, when both together have at most 63 bytes;
 /// * otherwise, for a suffix of less than 31 bytes: the parent's first `31 - suffix` bytes, the MD5 digest of the
 ///   parent in hexadecimal, and the suffix;
-/// * otherwise: the parent's first 31 bytes, the digest of parent and suffix, and as much of the suffix as there is
-///   room for, without what is not alphanumeric at the end.
+/// * otherwise: the parent's first 31 bytes, the digest of parent and suffix, and as much of the suffix as
+///   there is room for, without trailing characters that are not alphanumeric.
 ///
 /// The digest is no protection: it only shortens names.
 pub(super) fn child(parent: &str, suffix: &str) -> String {

@@ -94,7 +94,7 @@ pub(super) fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     list.map_or(&[], Vec::as_slice)
 }
 
-/// True when something is at a place. An empty text is what Go writes for nothing.
+/// True if a value exists at the place. Go writes an empty text for no value.
 pub(super) fn is_set(value: &Value, pointer: &str) -> bool {
     value
         .pointer(pointer)

@@ -27,7 +27,7 @@ pub(super) fn task_run<'a>(
     store.owned(RunKind::TaskRun, owner)
 }
 
-/// The pod is what the TaskRun runs now.
+/// The pod is the current pod of the TaskRun.
 pub(super) fn check(pod: &LinkObject<'_>, task_run: &LinkObject<'_>) -> LineageStep {
     is_not_older(pod, task_run)?;
     still_runs(task_run)?;

@@ -1,4 +1,5 @@
-//! What the run adds to the pods of a child: `taskRunTemplate`, and over it the `taskRunSpecs` of the pipeline task.
+//! The parts that the run adds to the pods of a child: `taskRunTemplate`, and over it the `taskRunSpecs` of
+//! the pipeline task.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use super::{LineageReason, LineageStep, RunKind, content, refused};
 const BY_NAME: [&str; 2] = ["env", "volumes"];
 /// The fields of a run that its TaskRuns take over as they are.
 const SPECS: [&str; 2] = ["stepSpecs", "sidecarSpecs"];
-/// What only TaskRuns have.
+/// Fields that only TaskRuns have.
 const ONLY_TASK_RUN: [&str; 3] = ["/spec/podTemplate", "/spec/stepSpecs", "/spec/sidecarSpecs"];
 
 /// The entries of `taskRunSpecs` for a pipeline task.

@@ -1,4 +1,4 @@
-//! The state of one proof: the run, what is known of its tasks, and how much work is left.
+//! The state of one proof: the run, the known state of its tasks, and the remaining steps.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) struct Proof<'a> {
     tasks: BTreeMap<&'a str, &'a Value>,
     /// `status.childReferences`.
     pub(super) children: &'a [Value],
-    /// What is proven.
+    /// The proven children.
     pub(super) proven: BTreeMap<(RunKind, &'a str), LinkObject<'a>>,
     left: &'a mut usize,
 }
@@ -68,7 +68,7 @@ impl<'a> Proof<'a> {
         self.tasks.iter().map(|(name, task)| (*name, *task))
     }
 
-    /// Takes steps from what is left.
+    /// Takes steps from the remaining ones.
     pub(super) fn spend(&mut self, steps: usize) -> LineageStep {
         match self.left.checked_sub(steps) {
             Some(left) => {

@@ -27,7 +27,7 @@ pub(super) enum Piece<'a> {
     Text(&'a str),
     Reference(Reference<'a>),
     Retries,
-    /// Only Tekton's controller knows the value. The text is what is written.
+    /// Only Tekton's controller knows the value. The text is the reference as written.
     Unknown(&'a str),
 }
 
@@ -67,7 +67,7 @@ pub(super) fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The next `$(…)`: where it begins, what is inside, and where it ends.
+/// The next `$(…)`: its begin, its content, and its end.
 fn variable(text: &str, from: usize) -> Option<(usize, &str, usize)> {
     let begin = from + text.get(from..)?.find("$(")?;
     let inner = text.get(begin + 2..)?;

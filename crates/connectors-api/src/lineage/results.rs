@@ -188,7 +188,7 @@ impl<'a> Proof<'a> {
         Ok(vec![Value::String(self.embedded_text(task, text, depth)?)])
     }
 
-    /// What a reference means.
+    /// The value of a reference.
     fn referred(
         &mut self,
         task: &Value,
@@ -300,7 +300,7 @@ fn retries(task: &Value) -> u64 {
     task.get("retries").and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// The steps that a copy of a value costs: its memory is what a tenant could let grow.
+/// The steps that a copy of a value costs. They bound the memory that a tenant could let grow.
 pub(super) fn copied(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(copied).sum::<usize>(),

@@ -79,7 +79,7 @@ fn an_honest_run_is_proven_with_every_object_and_approver() {
     assert_eq!(approval.message.as_deref(), Some("fine"));
 }
 
-/// A collector needs no knowledge of Tekton: it reads what the judge misses.
+/// A collector needs no knowledge of Tekton: it reads the parts that the judge misses.
 #[test]
 fn a_collector_that_reads_what_is_missing_comes_to_the_same_proof() {
     let shape = Shape {

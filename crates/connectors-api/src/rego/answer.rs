@@ -13,7 +13,7 @@ const LONGEST_MESSAGE: usize = 1024;
 pub struct ModuleOutput {
     /// The state of the object according to the module.
     pub state: ObjectState,
-    /// The module's explanation, shortened to what a status can hold.
+    /// The module's explanation, shortened to the limit of a status.
     pub message: Option<String>,
 }
 

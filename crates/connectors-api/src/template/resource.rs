@@ -57,7 +57,7 @@ pub enum RenderResourceError {
     Foreign(AccessResource),
 }
 
-/// A name that is valid wherever a path is.
+/// A name that is valid in every place where a template may have a path.
 const PLACEHOLDER: &str = "x";
 
 impl ResourceTemplate {
@@ -132,7 +132,7 @@ impl ResourceTemplate {
         &self.warnings
     }
 
-    /// The resource for one object. It is about this object, whatever the template says.
+    /// The resource for one object. It is about this object, regardless of the template.
     pub fn render(&self, data: &TemplateData) -> Result<AccessResource, RenderResourceError> {
         let (namespace, name) = (own(data, "namespace")?, own(data, "name")?);
         let resource = self.shape.with_object(

@@ -10,7 +10,7 @@ words! {
     Severity {
         /// The policy is refused, or a part of it grants nothing.
         Error,
-        /// The policy is accepted, but probably not what its author means.
+        /// The policy is accepted, but probably not as its author intended.
         Warning,
     }
 }

@@ -270,7 +270,7 @@ fn levels() -> Vec<(&'static str, String, String)> {
 }
 
 proptest! {
-    /// An unknown field is refused at its own path, whatever its name and place.
+    /// An unknown field is refused at its own path, for every name and place.
     #[test]
     fn no_unknown_field_gets_through(
         (kind, pointer, path) in proptest::sample::select(levels()),

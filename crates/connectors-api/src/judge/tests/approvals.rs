@@ -171,7 +171,7 @@ fn approvals_are_counted_from_what_each_approver_said() {
     }
 }
 
-/// What an object says of approvals beyond the names: user, group and message.
+/// The approvals of an object with more than names: user, group and message.
 fn told(approvers: &Value) -> Vec<(String, Option<String>, Option<String>)> {
     let judgement = about_tasks(question())
         .found([task(approvers, "approved")])

@@ -53,7 +53,7 @@ fn the_creator_of_the_run_does_not_count_and_others_do() {
             "carol",
             PASSES,
         ),
-        // Without names everybody but the creator counts.
+        // Without names all users but the creator count.
         (json!({}), "carol", PASSES),
         (json!({"minimum": 2}), "carol", PASSES),
         (json!({"minimum": 2}), "alice", TOO_FEW),

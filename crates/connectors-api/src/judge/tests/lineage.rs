@@ -273,7 +273,7 @@ fn after_the_grant_the_run_must_go_on_and_the_approvers_must_still_say_yes() {
     }
 }
 
-/// The caller decides by the latch what a deleted run means.
+/// The latch decides in the caller how a deleted run counts.
 #[test]
 fn after_the_grant_a_run_that_is_gone_says_nothing() {
     let world = World::honest();

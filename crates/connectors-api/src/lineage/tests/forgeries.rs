@@ -78,7 +78,7 @@ fn f2_a_pod_of_another_run_with_spoofed_labels_belongs_to_that_run() {
     assert_eq!(world.refused(), LineageReason::OtherRun);
 }
 
-/// A stranger's approval would otherwise cost reads of whatever its owner reference names.
+/// Otherwise an approval of another run would cost reads of the objects that its owner reference names.
 #[test]
 fn an_approval_of_another_run_is_refused_before_anything_of_it_is_read() {
     let mut world = victim();

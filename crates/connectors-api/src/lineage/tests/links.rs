@@ -14,7 +14,7 @@ use super::{LineageReason, LineageVerdict, Unproven};
 use crate::lineage::RunKind;
 
 type Change = fn(&mut World);
-/// What is done to an honest shape and its world, in a word.
+/// The name of a change to an honest shape and its world, and the change.
 type Allowed = (&'static str, fn(&mut Shape), Change);
 type Row = (LineageReason, &'static str, fn(&mut Shape), Change);
 
@@ -40,7 +40,7 @@ fn with_task(world: &mut World, name: &str, change: impl FnOnce(&mut Value)) {
     change(tasks.iter_mut().find(|it| it["name"] == name).unwrap());
 }
 
-/// The TaskRun and what names it, under another name.
+/// The TaskRun and all references to it, under another name.
 fn rename(world: &mut World, name: &str) {
     world.task_run()["metadata"]["name"] = name.into();
     world.run()["status"]["childReferences"][3]["name"] = name.into();

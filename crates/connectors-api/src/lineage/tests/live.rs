@@ -1,5 +1,6 @@
-//! What Tekton Pipelines and manual-approval-gate themselves wrote about runs of our own pipelines, on a real cluster
-//! (docs/reliability.md names the commits). The files have what is judged of each object, and of metadata its identity.
+//! The objects that Tekton Pipelines and manual-approval-gate themselves wrote about runs of our own
+//! pipelines, on a real cluster (docs/reliability.md names the commits). The files contain the judged fields
+//! of each object, and of its metadata the identity.
 //!
 //! `cargo xtask test tekton` runs the same pipelines, and more, on a cluster that has both.
 

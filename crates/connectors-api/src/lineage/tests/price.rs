@@ -1,4 +1,5 @@
-//! What a proof may cost: its steps stand for time and for memory, and the author of a run must not choose them.
+//! The price of a proof: its steps stand for time and for memory, and the author of a run must not choose
+//! them.
 
 use serde_json::{Value, json};
 

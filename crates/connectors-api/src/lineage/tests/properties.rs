@@ -10,7 +10,7 @@ use super::shape::{Matrix, Shape, Target, Uses, Workspace};
 use super::{LineageVerdict, judge};
 use tamper::{WAYS, leaves, tamper};
 
-/// What the test library takes without `PROPTEST_CASES`.
+/// The default of the test library without `PROPTEST_CASES`.
 const DEFAULT: u32 = 256;
 
 /// The number of random cases of each property: `PROPTEST_CASES`, or 2,000.

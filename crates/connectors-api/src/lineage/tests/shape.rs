@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::names;
 
-/// What the pod's pipeline task runs.
+/// The content of the pod's pipeline task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Embedded,
@@ -94,7 +94,7 @@ impl Default for Shape {
     }
 }
 
-/// What the task `who` produces.
+/// The result of the task `who`.
 const LIST: [&str; 3] = ["x", "y", "z"];
 
 impl Shape {

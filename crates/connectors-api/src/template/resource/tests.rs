@@ -215,7 +215,7 @@ fn an_object_without_a_name_gets_nothing() {
 }
 
 proptest! {
-    /// Whatever the template and the object are, the result is about that object.
+    /// The result is about the object, for every template and object.
     #[test]
     fn what_is_granted_ends_in_the_object(
         text in r"connectors/(apis|proxy)/v1/pod/(ns|x|\{\.object\.metadata\.namespace\})/(ns|x|\{\.pod\.metadata\.name\}|\{\.object\.\PC{0,9}\})",

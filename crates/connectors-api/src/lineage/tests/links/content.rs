@@ -1,4 +1,4 @@
-//! What children run.
+//! The content of children.
 
 use serde_json::json;
 

@@ -24,7 +24,7 @@ pub(in super::super) fn leaves(value: &Value, at: &str, found: &mut Vec<String>)
     }
 }
 
-/// What may differ: it does not change what runs, or other fields decide.
+/// The fields that may differ: they do not change what runs, or other fields decide.
 pub(in super::super) fn is_free(at: &str) -> bool {
     // The version of an owner does not matter, its group does.
     let is_version = at.starts_with("/metadata/ownerReferences") && at.ends_with("/apiVersion");
@@ -81,7 +81,7 @@ const IDENTITY: [&str; 5] = [
     "/metadata/ownerReferences",
 ];
 
-/// One way to tamper. The text says what was done; none when the way does not apply to this world.
+/// One way to tamper. The text names the change. None if the way does not apply to this world.
 #[expect(clippy::too_many_lines, reason = "it is a table")]
 pub(super) fn tamper(world: &mut World, shape: &Shape, way: usize, pick: usize) -> Option<String> {
     let other = Shape {
