@@ -268,7 +268,7 @@ impl Client {
         Ok(answer.try_into()?)
     }
 
-    /// Who may use a connector now?
+    /// The subjects that may use a connector now.
     pub async fn who_can(&self, target: AccessTarget) -> Result<WhoCan, EvaluationCallError> {
         let call = self.call("WhoCan", CHECK_ACCESS, target.into());
         let response = call.ask(async |mut stub, it| stub.who_can(it).await);
@@ -285,7 +285,7 @@ impl Client {
         Ok(response.await?.try_into()?)
     }
 
-    /// What is the result of a policy's checks? Every verdict in the answer is a known one.
+    /// The results of a policy's checks. Every verdict in the answer is a known one.
     pub async fn evaluate_checks(
         &self,
         request: EvaluateChecksRequest,

@@ -3,7 +3,7 @@
 //! Owns: the generated types ([`v1`]), equivalent types that need no further validation ([`access`]), and the
 //! [`client`] with its TLS, token, deadlines and reconnects.
 //!
-//! Knows nothing of how an answer is found, and what callers do with it.
+//! Knows nothing of how an answer is found, and of its use by callers.
 //!
 //! Invariant: a value that is not understood is never a yes. An unknown decision, phase or verdict converts
 //! to an error, and callers must treat every error like a missing answer.

@@ -7,12 +7,12 @@
 // Questions about access to connectors, and their answers.
 //
 // Every call carries a service account token of audience `connectors-evaluation` in the metadata
-// `authorization: Bearer …`. The caller must be allowed to `create` `evaluations.connectors.alauda.io`
-// in the namespace of each connector that it asks about, and learns about no other.
+// `authorization: Bearer …`. The caller must be allowed to `create` `evaluations.connectors.alauda.io` in the
+// namespace of each connector of its questions, and learns about no other.
 //
-// A call that is refused carries a google.rpc.ErrorInfo of domain `connectors.alauda.io`: one word as
-// reason, and in its metadata the `field` or `namespace` that it is about. Where trying again can help
-// there is a google.rpc.RetryInfo as well.
+// A refused call carries a google.rpc.ErrorInfo of domain `connectors.alauda.io`: one word as reason, and in
+// its metadata the `field` or `namespace` of the error. Where a retry can help there is a
+// google.rpc.RetryInfo as well.
 
 package evaluationv1
 
@@ -32,12 +32,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Whether a policy of the connector's namespace could accept a request of the asker. It grants nothing: a request
-// is judged anew by whoever grants.
+// Whether a policy of the connector's namespace could accept a request of the asker. It grants nothing: the
+// request-controller evaluates each request itself.
 type Requestable int32
 
 const (
-	// Not known, or not said: ask for access as if it could be accepted.
+	// Unknown, or not set: request access as if it could be accepted.
 	Requestable_REQUESTABLE_UNSPECIFIED Requestable = 0
 	// No policy with checks matches the connector and the permission and accepts the service account. There may be one
 	// at any time; a stream tells it then.
@@ -87,8 +87,8 @@ func (Requestable) EnumDescriptor() ([]byte, []int) {
 	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{0}
 }
 
-// Whether an installation gates mounts. While it does not, every mount is let through and nothing is
-// granted, so that a pod may hold a connector without the permission that an answer is about.
+// Whether an installation gates mounts. While it does not, every mount is let through and nothing is granted,
+// so that a pod may hold a connector without the permission that an answer is about.
 type Gating int32
 
 const (
@@ -141,7 +141,7 @@ func (Gating) EnumDescriptor() ([]byte, []int) {
 	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{1}
 }
 
-// What an answer comes to. Whatever is not a yes is a no.
+// The decision of an answer. Every value but the two ALLOWED ones is a no.
 type AccessDecision int32
 
 const (
@@ -273,10 +273,10 @@ type EvaluationStage int32
 const (
 	// Not accepted.
 	EvaluationStage_EVALUATION_STAGE_UNSPECIFIED EvaluationStage = 0
-	// Candidates must be what the check selects; rules are rendered when all checks pass.
+	// Candidates must be selected by the check; rules are rendered when all checks pass.
 	EvaluationStage_EVALUATION_STAGE_BEFORE_GRANT EvaluationStage = 1
-	// Candidates are the objects that access was granted on, whatever the check would select now. Only
-	// their states count, and no rules are rendered.
+	// Candidates are the objects on which access was granted, even if the check would select other objects now.
+	// Only their states count, and no rules are rendered.
 	EvaluationStage_EVALUATION_STAGE_AFTER_GRANT EvaluationStage = 2
 )
 
@@ -321,7 +321,7 @@ func (EvaluationStage) EnumDescriptor() ([]byte, []int) {
 	return file_connectors_evaluation_v1_evaluation_proto_rawDescGZIP(), []int{4}
 }
 
-// What a check, or all checks of a policy, say.
+// The verdict of a check, or of all checks of a policy.
 type CheckVerdict int32
 
 const (
@@ -329,9 +329,9 @@ const (
 	CheckVerdict_CHECK_VERDICT_UNSPECIFIED CheckVerdict = 0
 	// Nothing decided yet.
 	CheckVerdict_CHECK_VERDICT_PENDING CheckVerdict = 1
-	// It lets through.
+	// It passes.
 	CheckVerdict_CHECK_VERDICT_PASSED CheckVerdict = 2
-	// It says no, for good.
+	// It rejects. Final.
 	CheckVerdict_CHECK_VERDICT_REJECTED CheckVerdict = 3
 	// It cannot be judged, or its proof does not hold. Never a yes, and never a final no.
 	CheckVerdict_CHECK_VERDICT_FAILED CheckVerdict = 4
@@ -388,9 +388,9 @@ type FindingSeverity int32
 const (
 	// Never sent.
 	FindingSeverity_FINDING_SEVERITY_UNSPECIFIED FindingSeverity = 0
-	// The policy is refused, or can never do what it says.
+	// The policy is refused, or can never have its intended effect.
 	FindingSeverity_FINDING_SEVERITY_ERROR FindingSeverity = 1
-	// The policy is accepted, and probably not what its author means.
+	// The policy is accepted, but probably not as its author intended.
 	FindingSeverity_FINDING_SEVERITY_WARNING FindingSeverity = 2
 )
 
@@ -453,9 +453,9 @@ const (
 	PolicyApplies_POLICY_APPLIES_OTHER_LABELS PolicyApplies = 5
 	// The policy is for other subjects.
 	PolicyApplies_POLICY_APPLIES_OTHER_SUBJECT PolicyApplies = 6
-	// The policy cannot be read, and gives nobody anything.
+	// The policy cannot be parsed, and gives no permission.
 	PolicyApplies_POLICY_APPLIES_UNREADABLE PolicyApplies = 7
-	// The policy is not there any more, or on its way out.
+	// The policy does not exist any more, or is being deleted.
 	PolicyApplies_POLICY_APPLIES_GONE PolicyApplies = 8
 	// So many older policies select the connector that this one does not count.
 	PolicyApplies_POLICY_APPLIES_TOO_MANY PolicyApplies = 9
@@ -525,7 +525,7 @@ type AccessQuestion struct {
 	Connector *Connector `protobuf:"bytes,2,opt,name=connector,proto3" json:"connector,omitempty"`
 	// The capability: `apis` or `proxy`.
 	Permission string `protobuf:"bytes,3,opt,name=permission,proto3" json:"permission,omitempty"`
-	// The verb; `*` asks for everything at once, which is what a mount needs.
+	// The verb; `*` asks for all verbs at once, which a mount needs.
 	Verb string `protobuf:"bytes,4,opt,name=verb,proto3" json:"verb,omitempty"`
 	// The pod that asks. Without one, only permissions that hold at any time count.
 	Pod           *Pod `protobuf:"bytes,5,opt,name=pod,proto3" json:"pod,omitempty"`
@@ -766,20 +766,20 @@ func (x *Pod) GetUid() string {
 // The answer to one question.
 type AccessAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it comes to.
+	// The decision.
 	Decision AccessDecision `protobuf:"varint,1,opt,name=decision,proto3,enum=connectors.evaluation.v1.AccessDecision" json:"decision,omitempty"`
-	// What the decision rests on, as a sentence.
+	// The reason for the decision, as a sentence.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The binding behind a yes.
 	Binding *Binding `protobuf:"bytes,3,opt,name=binding,proto3" json:"binding,omitempty"`
 	// The access request that decides for this subject, connector, permission and pod, if there is one.
 	Request *Request `protobuf:"bytes,4,opt,name=request,proto3" json:"request,omitempty"`
-	// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
+	// The slowest of the used caches showed the cluster as of this moment, or later.
 	FreshAsOf *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=fresh_as_of,json=freshAsOf,proto3" json:"fresh_as_of,omitempty"`
 	// Whether the installation gates mounts now. The decision does not depend on it.
 	Gating Gating `protobuf:"varint,6,opt,name=gating,proto3,enum=connectors.evaluation.v1.Gating" json:"gating,omitempty"`
-	// Whether a request for access would lead anywhere. Said in the answers of CheckAccess and WatchAccess, and there
-	// only with a no to a pod that has no request.
+	// Whether a request for access could succeed. Set only in the answers of CheckAccess and WatchAccess, and
+	// there only with a no to a pod that has no request.
 	Requestable   Requestable `protobuf:"varint,7,opt,name=requestable,proto3,enum=connectors.evaluation.v1.Requestable" json:"requestable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -952,7 +952,7 @@ type Request struct {
 	CheckReason string `protobuf:"bytes,5,opt,name=check_reason,json=checkReason,proto3" json:"check_reason,omitempty"`
 	// The reason of its condition AccessPermissionSync, empty when it was not judged yet.
 	PermissionReason string `protobuf:"bytes,6,opt,name=permission_reason,json=permissionReason,proto3" json:"permission_reason,omitempty"`
-	// The reason of its condition Ready: in one word, what is awaited or what ended it.
+	// The reason of its condition Ready: the awaited event, or the cause of its end, in one word.
 	ReadyReason string `protobuf:"bytes,7,opt,name=ready_reason,json=readyReason,proto3" json:"ready_reason,omitempty"`
 	// The same as a sentence.
 	Message       string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
@@ -1202,7 +1202,7 @@ type BatchCheckAccessResponse struct {
 	Answers []*AccessAnswer `protobuf:"bytes,2,rep,name=answers,proto3" json:"answers,omitempty"`
 	// Why questions are refused.
 	Refusals []*BatchRefusal `protobuf:"bytes,3,rep,name=refusals,proto3" json:"refusals,omitempty"`
-	// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
+	// The slowest of the used caches showed the cluster as of this moment, or later.
 	FreshAsOf *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=fresh_as_of,json=freshAsOf,proto3" json:"fresh_as_of,omitempty"`
 	// Whether the installation gates mounts now. No decision depends on it.
 	Gating        Gating `protobuf:"varint,5,opt,name=gating,proto3,enum=connectors.evaluation.v1.Gating" json:"gating,omitempty"`
@@ -1330,7 +1330,7 @@ func (x *BatchRefusal) GetRefusal() *Refusal {
 	return nil
 }
 
-// What a caller says on the stream.
+// A message of the caller on the stream.
 type WatchAccessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One of them.
@@ -1409,7 +1409,7 @@ type WatchAccessRequest_Subscribe struct {
 }
 
 type WatchAccessRequest_Unsubscribe struct {
-	// Is not interested any more.
+	// Cancels a question.
 	Unsubscribe *Unsubscribe `protobuf:"bytes,2,opt,name=unsubscribe,proto3,oneof"`
 }
 
@@ -1475,7 +1475,7 @@ func (x *Subscribe) GetQuestion() *AccessQuestion {
 // Ends a question. An answer that was on its way may still arrive.
 type Unsubscribe struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of its subscription. One that is unknown is ignored.
+	// The id of its subscription. An unknown one is ignored.
 	Id            uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1518,7 +1518,7 @@ func (x *Unsubscribe) GetId() uint64 {
 	return 0
 }
 
-// What the server says about one question on the stream.
+// A message of the server about one question on the stream.
 type WatchAccessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the question.
@@ -1619,11 +1619,11 @@ type Refusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A gRPC status code.
 	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
-	// Names the field and what would be accepted.
+	// Names the field and the accepted values.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// The same in one word for programs, as in the google.rpc.ErrorInfo of a refused call.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What it is about: `field` or `namespace`, where there is one.
+	// The subject of the refusal: `field` or `namespace`, if there is one.
 	Metadata      map[string]string `protobuf:"bytes,4,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1687,16 +1687,16 @@ func (x *Refusal) GetMetadata() map[string]string {
 	return nil
 }
 
-// A policy, the object that asks, and what was found for the policy's checks.
+// A policy, the context object, and the objects that were found for the policy's checks.
 type EvaluateChecksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The AccessPolicy as JSON: the whole object, or what was kept of it when access was granted.
+	// The AccessPolicy as JSON: the whole object, or the part recorded when access was granted.
 	Policy []byte `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	// The pod as JSON. The service itself hides what a policy of another namespace must not see.
+	// The pod as JSON. The service itself hides the fields that a policy of another namespace must not see.
 	ContextObject []byte `protobuf:"bytes,2,opt,name=context_object,json=contextObject,proto3" json:"context_object,omitempty"`
-	// The connector that was asked for, by its name in the policy's namespace.
+	// The requested connector, by its name in the policy's namespace.
 	Connector string `protobuf:"bytes,3,opt,name=connector,proto3" json:"connector,omitempty"`
-	// What was found for the checks. A check that is not named found nothing.
+	// The objects that were found for the checks. A check that is not named found nothing.
 	Candidates []*Candidates `protobuf:"bytes,4,rep,name=candidates,proto3" json:"candidates,omitempty"`
 	// Before or after the grant.
 	Stage EvaluationStage `protobuf:"varint,5,opt,name=stage,proto3,enum=connectors.evaluation.v1.EvaluationStage" json:"stage,omitempty"`
@@ -1704,8 +1704,9 @@ type EvaluateChecksRequest struct {
 	// TaskRuns and CustomRuns, in any order, each once. After the grant: the PipelineRuns of the evidence that still
 	// exist. An object that is missing proves nothing.
 	Lineage [][]byte `protobuf:"bytes,6,rep,name=lineage,proto3" json:"lineage,omitempty"`
-	// Since when an admission rule of the installation keeps the creators of pipeline runs true, for checks that exclude
-	// the creator from the approvers. Absent: no rule does. After the grant it does not matter.
+	// Since when an admission rule of the installation guarantees the recorded creators of pipeline runs, for
+	// checks that exclude the creator from the approvers. Absent: no rule does. After the grant it does not
+	// matter.
 	CreatorsSince *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=creators_since,json=creatorsSince,proto3" json:"creators_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1855,14 +1856,14 @@ func (x *Candidates) GetSharedFields() []string {
 	return nil
 }
 
-// What the checks say.
+// The results of the checks.
 type EvaluateChecksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What they say together: all must pass.
+	// The combined verdict: all must pass.
 	Verdict CheckVerdict `protobuf:"varint,1,opt,name=verdict,proto3,enum=connectors.evaluation.v1.CheckVerdict" json:"verdict,omitempty"`
 	// Each of them, in the policy's order.
 	Checks []*CheckResult `protobuf:"bytes,2,rep,name=checks,proto3" json:"checks,omitempty"`
-	// What is granted; only before a grant, and only when all checks pass.
+	// The rules to grant; only before a grant, and only when all checks pass.
 	Rules []*GrantedRule `protobuf:"bytes,3,rep,name=rules,proto3" json:"rules,omitempty"`
 	// Why nothing can be granted although the checks pass, as one word; empty otherwise.
 	RulesReason string `protobuf:"bytes,4,opt,name=rules_reason,json=rulesReason,proto3" json:"rules_reason,omitempty"`
@@ -1937,16 +1938,16 @@ func (x *EvaluateChecksResponse) GetRulesMessage() string {
 	return ""
 }
 
-// What one check says.
+// The result of one check.
 type CheckResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The check's name.
 	Check string `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
-	// What it says.
+	// Its verdict.
 	Verdict CheckVerdict `protobuf:"varint,2,opt,name=verdict,proto3,enum=connectors.evaluation.v1.CheckVerdict" json:"verdict,omitempty"`
-	// Why, as one word.
+	// The reason, as one word.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Why, as a sentence with what would help.
+	// The reason, as a sentence with a remedy.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// Each object that was judged.
 	Objects       []*ObjectResult `protobuf:"bytes,5,rep,name=objects,proto3" json:"objects,omitempty"`
@@ -2019,7 +2020,7 @@ func (x *CheckResult) GetObjects() []*ObjectResult {
 	return nil
 }
 
-// What one object says.
+// The result of one object.
 type ObjectResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Group and version.
@@ -2036,20 +2037,22 @@ type ObjectResult struct {
 	ResourceVersion string `protobuf:"bytes,6,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	// The state that was read; empty when none could be.
 	State string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
-	// What the state means for the check.
+	// The meaning of the state for the check.
 	Verdict CheckVerdict `protobuf:"varint,8,opt,name=verdict,proto3,enum=connectors.evaluation.v1.CheckVerdict" json:"verdict,omitempty"`
-	// Why, as one word.
+	// The reason, as one word.
 	Reason string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Why, as a sentence.
+	// The reason, as a sentence.
 	Message string `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"`
-	// Who approved, where the object records it.
+	// The users that approved, where the object records them.
 	ApprovedBy []string `protobuf:"bytes,11,rep,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
-	// What proves that the object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the approval's CustomRun,
-	// and then the TaskRuns whose results they use. Empty where the check asks for no proof, or there is none.
+	// The objects that prove that this object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the
+	// approval's CustomRun, and then the TaskRuns whose results they use. Empty if the check requires no proof,
+	// or if there is none.
 	Lineage []*LineageObject `protobuf:"bytes,12,rep,name=lineage,proto3" json:"lineage,omitempty"`
-	// The groups and messages of those who approved with one: the first of them by name.
+	// The groups and messages of approvals that have one: the first of them by name.
 	Approvals []*Approval `protobuf:"bytes,13,rep,name=approvals,proto3" json:"approvals,omitempty"`
-	// Who created the pod's pipeline run, where the check does not count that user's approval. Empty otherwise.
+	// The user that created the pod's pipeline run, if the check does not count that user's approval. Empty
+	// otherwise.
 	RunCreator    string `protobuf:"bytes,14,opt,name=run_creator,json=runCreator,proto3" json:"run_creator,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2188,7 +2191,7 @@ type Approval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The user.
 	User string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	// The group as whose member the user approved; empty for an approval of its own.
+	// The group through which the user approved; empty for an approval of its own.
 	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	// The user's message, or its beginning.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
@@ -2338,8 +2341,8 @@ func (x *LineageObject) GetResourceVersion() string {
 	return ""
 }
 
-// One rule of the Role that is to be written. Its API group is `connectors.alauda.io` and its only
-// resource name the connector that was asked for.
+// One rule of the Role to write. Its API group is `connectors.alauda.io` and its only resource name the
+// requested connector.
 type GrantedRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Verbs.
@@ -2394,14 +2397,14 @@ func (x *GrantedRule) GetResources() []string {
 	return nil
 }
 
-// Who may use a connector?
+// Asks for the subjects that may use a connector.
 type WhoCanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The connector.
 	Connector *Connector `protobuf:"bytes,1,opt,name=connector,proto3" json:"connector,omitempty"`
 	// The capability: `apis` or `proxy`.
 	Permission string `protobuf:"bytes,2,opt,name=permission,proto3" json:"permission,omitempty"`
-	// The verb; `*` asks for everything at once, which is what a mount needs.
+	// The verb; `*` asks for all verbs at once, which a mount needs.
 	Verb          string `protobuf:"bytes,3,opt,name=verb,proto3" json:"verb,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2458,18 +2461,18 @@ func (x *WhoCanRequest) GetVerb() string {
 	return ""
 }
 
-// Those who may.
+// The subjects that may.
 type WhoCanResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Those who may at any time; one entry for each binding that gives it to them.
+	// The subjects that may at any time; one entry for each binding that gives them the permission.
 	Standing []*StandingAccess `protobuf:"bytes,1,rep,name=standing,proto3" json:"standing,omitempty"`
 	// Pods that are let in by their granted request, without a standing permission of their own.
 	Pods []*PodAccess `protobuf:"bytes,2,rep,name=pods,proto3" json:"pods,omitempty"`
-	// Whether there are more than an answer lists.
+	// Whether there are more subjects than the answer lists.
 	IsCut bool `protobuf:"varint,3,opt,name=is_cut,json=isCut,proto3" json:"is_cut,omitempty"`
-	// Bindings whose role does not exist: whom they are for is not listed.
+	// Bindings whose role does not exist. Their subjects are not listed.
 	Errors []string `protobuf:"bytes,4,rep,name=errors,proto3" json:"errors,omitempty"`
-	// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
+	// The slowest of the used caches showed the cluster as of this moment, or later.
 	FreshAsOf     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=fresh_as_of,json=freshAsOf,proto3" json:"fresh_as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2540,10 +2543,10 @@ func (x *WhoCanResponse) GetFreshAsOf() *timestamppb.Timestamp {
 	return nil
 }
 
-// Somebody who may use a connector at any time.
+// A subject that may use a connector at any time.
 type StandingAccess struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who.
+	// The subject.
 	//
 	// Types that are valid to be assigned to Subject:
 	//
@@ -2643,7 +2646,7 @@ type StandingAccess_User struct {
 }
 
 type StandingAccess_Group struct {
-	// Everybody in a group.
+	// All members of a group.
 	Group string `protobuf:"bytes,3,opt,name=group,proto3,oneof"`
 }
 
@@ -2726,11 +2729,11 @@ func (x *PodAccess) GetRequest() *Request {
 	return nil
 }
 
-// A token and what its owner wants to do.
+// A token and the access that its owner wants.
 type ReviewTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A service account token of audience `connectors.alauda.io` that is bound to a pod. It is shown to
-	// the API server each time and kept by nobody.
+	// A service account token of audience `connectors.alauda.io` that is bound to a pod. The service sends it
+	// to the API server each time and does not store it.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// The connector.
 	Connector *Connector `protobuf:"bytes,2,opt,name=connector,proto3" json:"connector,omitempty"`
@@ -2800,7 +2803,7 @@ func (x *ReviewTokenRequest) GetVerb() string {
 	return ""
 }
 
-// Whose the token is, and whether they may.
+// The owner of the token, and whether it may use the connector.
 type ReviewTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The service account.
@@ -2864,7 +2867,7 @@ func (x *ReviewTokenResponse) GetAnswer() *AccessAnswer {
 	return nil
 }
 
-// A policy to look at.
+// A policy to validate.
 type ValidatePolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The AccessPolicy as JSON, the whole object, at most 1 MiB.
@@ -2910,7 +2913,7 @@ func (x *ValidatePolicyRequest) GetPolicy() []byte {
 	return nil
 }
 
-// Everything that was found.
+// All findings.
 type ValidatePolicyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of the policy's fields, those of Rego modules last; at most some hundred.
@@ -2956,18 +2959,18 @@ func (x *ValidatePolicyResponse) GetFindings() []*Finding {
 	return nil
 }
 
-// One thing to say about a policy.
+// One finding about a policy.
 type Finding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The field, with list positions in brackets: `spec.checkGrantedPermission.spec.checks[0].name`.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// What is wrong, as one word.
+	// The problem, as one word.
 	Code string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
 	// How bad it is.
 	Severity FindingSeverity `protobuf:"varint,3,opt,name=severity,proto3,enum=connectors.evaluation.v1.FindingSeverity" json:"severity,omitempty"`
 	// The same as a sentence.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// What would help.
+	// The remedy.
 	Fix           string `protobuf:"bytes,5,opt,name=fix,proto3" json:"fix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3038,7 +3041,7 @@ func (x *Finding) GetFix() string {
 	return ""
 }
 
-// Who wants to mount what?
+// Asks why a subject may mount a connector or not.
 type ExplainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The service account.
@@ -3111,16 +3114,16 @@ func (x *ExplainRequest) GetPod() *Pod {
 	return nil
 }
 
-// The answer, and what it comes from.
+// The answer, and its causes.
 type ExplainResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What CheckAccess answers for verb `*`.
+	// The answer of CheckAccess for verb `*`.
 	Answer *AccessAnswer `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
-	// Whether there is such a connector.
+	// Whether the connector exists.
 	ConnectorExists bool `protobuf:"varint,2,opt,name=connector_exists,json=connectorExists,proto3" json:"connector_exists,omitempty"`
 	// Every policy of the connector's namespace, by name, and those of the request that are gone.
 	Policies []*PolicyExplanation `protobuf:"bytes,3,rep,name=policies,proto3" json:"policies,omitempty"`
-	// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
+	// The slowest of the used caches showed the cluster as of this moment, or later.
 	FreshAsOf     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=fresh_as_of,json=freshAsOf,proto3" json:"fresh_as_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3199,12 +3202,12 @@ type PolicyExplanation struct {
 	Checked PolicyApplies `protobuf:"varint,5,opt,name=checked,proto3,enum=connectors.evaluation.v1.PolicyApplies" json:"checked,omitempty"`
 	// The same as a sentence.
 	CheckedMessage string `protobuf:"bytes,6,opt,name=checked_message,json=checkedMessage,proto3" json:"checked_message,omitempty"`
-	// What it came to for the pod's request: Granting, Granted or Ended; empty while its checks are
-	// awaited, or when there is no request.
+	// Its result for the pod's request: Granting, Granted or Ended; empty while its checks are awaited, or when
+	// there is no request.
 	GrantState string `protobuf:"bytes,7,opt,name=grant_state,json=grantState,proto3" json:"grant_state,omitempty"`
 	// Why it ended, as one word.
 	GrantReason string `protobuf:"bytes,8,opt,name=grant_reason,json=grantReason,proto3" json:"grant_reason,omitempty"`
-	// Its checks: those of the pod's request as they were judged last, else those of the policy.
+	// Its checks: those of the pod's request with their last result, else those of the policy.
 	Checks        []*CheckExplanation `protobuf:"bytes,9,rep,name=checks,proto3" json:"checks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3312,9 +3315,9 @@ type CheckExplanation struct {
 	ApiVersion string `protobuf:"bytes,2,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
 	// The kind that it selects.
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
-	// What was found for it, as it was judged last.
+	// The objects that were found for it, with their last result.
 	Objects []*CheckedObject `protobuf:"bytes,4,rep,name=objects,proto3" json:"objects,omitempty"`
-	// Why it stands where it stands when there is no object, as one word.
+	// The reason for its state if there is no object, as one word.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The same as a sentence.
 	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
@@ -3411,19 +3414,20 @@ type CheckedObject struct {
 	ResourceVersion string `protobuf:"bytes,6,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
 	// The state that was read.
 	State string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
-	// Why the check stands where it stands, as one word.
+	// The reason for the state of the check, as one word.
 	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The same as a sentence.
 	Message string `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
-	// Who approved.
+	// The users that approved.
 	ApprovedBy []string `protobuf:"bytes,10,rep,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
-	// The groups and messages of those who approved with one: the first of them by name.
+	// The groups and messages of approvals that have one: the first of them by name.
 	Approvals []*Approval `protobuf:"bytes,11,rep,name=approvals,proto3" json:"approvals,omitempty"`
-	// The chain that proves that the object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the approval's
-	// CustomRun, and then the TaskRuns whose results they use. Empty where the check asks for no proof, or there is none
-	// yet; then the message names the object that is missing or contradicts.
+	// The chain that proves that the object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the
+	// approval's CustomRun, and then the TaskRuns whose results they use. Empty if the check requires no proof,
+	// or if there is none yet. Then the message names the object that is missing or contradicts.
 	Lineage []*LineageObject `protobuf:"bytes,12,rep,name=lineage,proto3" json:"lineage,omitempty"`
-	// Who created the pod's pipeline run, where the check does not count that user's approval. Empty otherwise.
+	// The user that created the pod's pipeline run, if the check does not count that user's approval. Empty
+	// otherwise.
 	RunCreator    string `protobuf:"bytes,13,opt,name=run_creator,json=runCreator,proto3" json:"run_creator,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -7,12 +7,12 @@
 // Questions about access to connectors, and their answers.
 //
 // Every call carries a service account token of audience `connectors-evaluation` in the metadata
-// `authorization: Bearer …`. The caller must be allowed to `create` `evaluations.connectors.alauda.io`
-// in the namespace of each connector that it asks about, and learns about no other.
+// `authorization: Bearer …`. The caller must be allowed to `create` `evaluations.connectors.alauda.io` in the
+// namespace of each connector of its questions, and learns about no other.
 //
-// A call that is refused carries a google.rpc.ErrorInfo of domain `connectors.alauda.io`: one word as
-// reason, and in its metadata the `field` or `namespace` that it is about. Where trying again can help
-// there is a google.rpc.RetryInfo as well.
+// A refused call carries a google.rpc.ErrorInfo of domain `connectors.alauda.io`: one word as reason, and in
+// its metadata the `field` or `namespace` of the error. Where a retry can help there is a
+// google.rpc.RetryInfo as well.
 
 package evaluationv1
 
@@ -47,24 +47,24 @@ const (
 type EvaluationClient interface {
 	// May a subject use a connector now?
 	CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error)
-	// The same for up to 1,024 questions, all answered from one look at the cluster. A question that is
-	// refused does not keep the others from their answers.
+	// The same for up to 1,024 questions, all answered from one state of the cluster. A refused question does
+	// not prevent the other answers.
 	BatchCheckAccess(ctx context.Context, in *BatchCheckAccessRequest, opts ...grpc.CallOption) (*BatchCheckAccessResponse, error)
 	// The same for many questions at a time: each gets its current answer, then each change of it.
 	//
-	// Nothing outlives the stream: after a reconnect the caller subscribes again. The server ends a
-	// stream after some minutes with UNAVAILABLE, so that the caller proves again who it is.
+	// Nothing outlives the stream: after a reconnect the caller subscribes again. The server ends a stream
+	// after some minutes with UNAVAILABLE, so that the caller must prove its identity again.
 	WatchAccess(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WatchAccessRequest, WatchAccessResponse], error)
-	// What do the checks of a policy say about one context object? The same input gives the same output.
+	// The results of a policy's checks for one context object. The same input gives the same output.
 	EvaluateChecks(ctx context.Context, in *EvaluateChecksRequest, opts ...grpc.CallOption) (*EvaluateChecksResponse, error)
-	// What is wrong or suspicious about a policy? Nothing of the cluster is looked at. The caller must be
-	// allowed to ask about the policy's namespace; without one in it, about all of them.
+	// The errors and suspicious parts of a policy. The cluster is not looked at. The caller must be allowed to
+	// ask about the policy's namespace; without one in it, about all of them.
 	ValidatePolicy(ctx context.Context, in *ValidatePolicyRequest, opts ...grpc.CallOption) (*ValidatePolicyResponse, error)
-	// Why may a service account, or a pod of it, mount a connector or not? Every policy of the connector's
-	// namespace, whether it applies, and what became of its checks.
+	// Why a service account, or a pod of it, may mount a connector or not: every policy of the connector's
+	// namespace, whether it applies, and the results of its checks.
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
-	// Who may use a connector now? Superusers (members of `system:masters`) may always, whether a binding
-	// lists them or not.
+	// The subjects that may use a connector now. Superusers (members of `system:masters`) always may, whether a
+	// binding lists them or not.
 	WhoCan(ctx context.Context, in *WhoCanRequest, opts ...grpc.CallOption) (*WhoCanResponse, error)
 	// May the pod that shows this token use a connector now? For services in front of a tool's API.
 	ReviewToken(ctx context.Context, in *ReviewTokenRequest, opts ...grpc.CallOption) (*ReviewTokenResponse, error)
@@ -169,24 +169,24 @@ func (c *evaluationClient) ReviewToken(ctx context.Context, in *ReviewTokenReque
 type EvaluationServer interface {
 	// May a subject use a connector now?
 	CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error)
-	// The same for up to 1,024 questions, all answered from one look at the cluster. A question that is
-	// refused does not keep the others from their answers.
+	// The same for up to 1,024 questions, all answered from one state of the cluster. A refused question does
+	// not prevent the other answers.
 	BatchCheckAccess(context.Context, *BatchCheckAccessRequest) (*BatchCheckAccessResponse, error)
 	// The same for many questions at a time: each gets its current answer, then each change of it.
 	//
-	// Nothing outlives the stream: after a reconnect the caller subscribes again. The server ends a
-	// stream after some minutes with UNAVAILABLE, so that the caller proves again who it is.
+	// Nothing outlives the stream: after a reconnect the caller subscribes again. The server ends a stream
+	// after some minutes with UNAVAILABLE, so that the caller must prove its identity again.
 	WatchAccess(grpc.BidiStreamingServer[WatchAccessRequest, WatchAccessResponse]) error
-	// What do the checks of a policy say about one context object? The same input gives the same output.
+	// The results of a policy's checks for one context object. The same input gives the same output.
 	EvaluateChecks(context.Context, *EvaluateChecksRequest) (*EvaluateChecksResponse, error)
-	// What is wrong or suspicious about a policy? Nothing of the cluster is looked at. The caller must be
-	// allowed to ask about the policy's namespace; without one in it, about all of them.
+	// The errors and suspicious parts of a policy. The cluster is not looked at. The caller must be allowed to
+	// ask about the policy's namespace; without one in it, about all of them.
 	ValidatePolicy(context.Context, *ValidatePolicyRequest) (*ValidatePolicyResponse, error)
-	// Why may a service account, or a pod of it, mount a connector or not? Every policy of the connector's
-	// namespace, whether it applies, and what became of its checks.
+	// Why a service account, or a pod of it, may mount a connector or not: every policy of the connector's
+	// namespace, whether it applies, and the results of its checks.
 	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
-	// Who may use a connector now? Superusers (members of `system:masters`) may always, whether a binding
-	// lists them or not.
+	// The subjects that may use a connector now. Superusers (members of `system:masters`) always may, whether a
+	// binding lists them or not.
 	WhoCan(context.Context, *WhoCanRequest) (*WhoCanResponse, error)
 	// May the pod that shows this token use a connector now? For services in front of a tool's API.
 	ReviewToken(context.Context, *ReviewTokenRequest) (*ReviewTokenResponse, error)

@@ -70,7 +70,7 @@ pub mod volume_capability {
         #[prost(string, tag = "3")]
         pub volume_mount_group: ::prost::alloc::string::String,
     }
-    /// Who uses it in which way.
+    /// How many nodes and workloads use it, and in which way.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
     pub struct AccessMode {
         /// The mode.
@@ -327,7 +327,7 @@ pub mod identity_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// What the driver is.
+    /// The identity of the driver.
     #[derive(Debug, Clone)]
     pub struct IdentityClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -422,7 +422,7 @@ pub mod identity_client {
                 .insert(GrpcMethod::new("csi.v1.Identity", "GetPluginInfo"));
             self.inner.unary(req, path, codec).await
         }
-        /// What it can do beside the node service: nothing.
+        /// Its capabilities beside the node service: none.
         pub async fn get_plugin_capabilities(
             &mut self,
             request: impl tonic::IntoRequest<super::GetPluginCapabilitiesRequest>,
@@ -489,7 +489,7 @@ pub mod identity_server {
             tonic::Response<super::GetPluginInfoResponse>,
             tonic::Status,
         >;
-        /// What it can do beside the node service: nothing.
+        /// Its capabilities beside the node service: none.
         async fn get_plugin_capabilities(
             &self,
             request: tonic::Request<super::GetPluginCapabilitiesRequest>,
@@ -503,7 +503,7 @@ pub mod identity_server {
             request: tonic::Request<super::ProbeRequest>,
         ) -> std::result::Result<tonic::Response<super::ProbeResponse>, tonic::Status>;
     }
-    /// What the driver is.
+    /// The identity of the driver.
     #[derive(Debug)]
     pub struct IdentityServer<T> {
         inner: Arc<T>,
@@ -765,7 +765,7 @@ pub mod node_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// What the driver does on a node.
+    /// The calls of the driver on a node.
     #[derive(Debug, Clone)]
     pub struct NodeClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -885,7 +885,7 @@ pub mod node_client {
                 .insert(GrpcMethod::new("csi.v1.Node", "NodeUnpublishVolume"));
             self.inner.unary(req, path, codec).await
         }
-        /// What the driver can do.
+        /// The capabilities of the driver.
         pub async fn node_get_capabilities(
             &mut self,
             request: impl tonic::IntoRequest<super::NodeGetCapabilitiesRequest>,
@@ -963,7 +963,7 @@ pub mod node_server {
             tonic::Response<super::NodeUnpublishVolumeResponse>,
             tonic::Status,
         >;
-        /// What the driver can do.
+        /// The capabilities of the driver.
         async fn node_get_capabilities(
             &self,
             request: tonic::Request<super::NodeGetCapabilitiesRequest>,
@@ -980,7 +980,7 @@ pub mod node_server {
             tonic::Status,
         >;
     }
-    /// What the driver does on a node.
+    /// The calls of the driver on a node.
     #[derive(Debug)]
     pub struct NodeServer<T> {
         inner: Arc<T>,

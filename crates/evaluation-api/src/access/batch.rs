@@ -65,7 +65,7 @@ fn permitted(decision: i32) -> Result<Permitted, AnswerError> {
     }
 }
 
-/// A refusal takes precedence over whatever answer is sent at its position.
+/// A refusal takes precedence over an answer at its position.
 fn paired<W, T>(
     answers: Vec<W>,
     refusals: Vec<v1::BatchRefusal>,

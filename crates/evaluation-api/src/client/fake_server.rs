@@ -105,7 +105,7 @@ impl Evaluation for Service {
         &self,
         request: Request<BatchCheckAccessRequest>,
     ) -> Result<Response<BatchCheckAccessResponse>, Status> {
-        // No permission, and as the reason the connector that is asked about.
+        // No permission, and as the reason the connector of the question.
         let BatchCheckAccessRequest { questions, details } = request.into_inner();
         let decisions = vec![AccessDecision::Denied.into(); questions.len()];
         let answers = questions.into_iter().filter(|_| details);

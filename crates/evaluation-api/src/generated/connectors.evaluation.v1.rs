@@ -12,7 +12,7 @@ pub struct AccessQuestion {
     /// The capability: `apis` or `proxy`.
     #[prost(string, tag = "3")]
     pub permission: ::prost::alloc::string::String,
-    /// The verb; `*` asks for everything at once, which is what a mount needs.
+    /// The verb; `*` asks for all verbs at once, which a mount needs.
     #[prost(string, tag = "4")]
     pub verb: ::prost::alloc::string::String,
     /// The pod that asks. Without one, only permissions that hold at any time count.
@@ -52,10 +52,10 @@ pub struct Pod {
 /// The answer to one question.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AccessAnswer {
-    /// What it comes to.
+    /// The decision.
     #[prost(enumeration = "AccessDecision", tag = "1")]
     pub decision: i32,
-    /// What the decision rests on, as a sentence.
+    /// The reason for the decision, as a sentence.
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
     /// The binding behind a yes.
@@ -64,14 +64,14 @@ pub struct AccessAnswer {
     /// The access request that decides for this subject, connector, permission and pod, if there is one.
     #[prost(message, optional, tag = "4")]
     pub request: ::core::option::Option<Request>,
-    /// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
+    /// The slowest of the used caches showed the cluster as of this moment, or later.
     #[prost(message, optional, tag = "5")]
     pub fresh_as_of: ::core::option::Option<::prost_types::Timestamp>,
     /// Whether the installation gates mounts now. The decision does not depend on it.
     #[prost(enumeration = "Gating", tag = "6")]
     pub gating: i32,
-    /// Whether a request for access would lead anywhere. Said in the answers of CheckAccess and WatchAccess, and there
-    /// only with a no to a pod that has no request.
+    /// Whether a request for access could succeed. Set only in the answers of CheckAccess and WatchAccess, and
+    /// there only with a no to a pod that has no request.
     #[prost(enumeration = "Requestable", tag = "7")]
     pub requestable: i32,
 }
@@ -112,7 +112,7 @@ pub struct Request {
     /// The reason of its condition AccessPermissionSync, empty when it was not judged yet.
     #[prost(string, tag = "6")]
     pub permission_reason: ::prost::alloc::string::String,
-    /// The reason of its condition Ready: in one word, what is awaited or what ended it.
+    /// The reason of its condition Ready: the awaited event, or the cause of its end, in one word.
     #[prost(string, tag = "7")]
     pub ready_reason: ::prost::alloc::string::String,
     /// The same as a sentence.
@@ -155,7 +155,7 @@ pub struct BatchCheckAccessResponse {
     /// Why questions are refused.
     #[prost(message, repeated, tag = "3")]
     pub refusals: ::prost::alloc::vec::Vec<BatchRefusal>,
-    /// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
+    /// The slowest of the used caches showed the cluster as of this moment, or later.
     #[prost(message, optional, tag = "4")]
     pub fresh_as_of: ::core::option::Option<::prost_types::Timestamp>,
     /// Whether the installation gates mounts now. No decision depends on it.
@@ -172,7 +172,7 @@ pub struct BatchRefusal {
     #[prost(message, optional, tag = "2")]
     pub refusal: ::core::option::Option<Refusal>,
 }
-/// What a caller says on the stream.
+/// A message of the caller on the stream.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchAccessRequest {
     /// One of them.
@@ -187,7 +187,7 @@ pub mod watch_access_request {
         /// Asks.
         #[prost(message, tag = "1")]
         Subscribe(super::Subscribe),
-        /// Is not interested any more.
+        /// Cancels a question.
         #[prost(message, tag = "2")]
         Unsubscribe(super::Unsubscribe),
     }
@@ -205,11 +205,11 @@ pub struct Subscribe {
 /// Ends a question. An answer that was on its way may still arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Unsubscribe {
-    /// The id of its subscription. One that is unknown is ignored.
+    /// The id of its subscription. An unknown one is ignored.
     #[prost(uint64, tag = "1")]
     pub id: u64,
 }
-/// What the server says about one question on the stream.
+/// A message of the server about one question on the stream.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WatchAccessResponse {
     /// The id of the question.
@@ -238,32 +238,32 @@ pub struct Refusal {
     /// A gRPC status code.
     #[prost(int32, tag = "1")]
     pub code: i32,
-    /// Names the field and what would be accepted.
+    /// Names the field and the accepted values.
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
     /// The same in one word for programs, as in the google.rpc.ErrorInfo of a refused call.
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
-    /// What it is about: `field` or `namespace`, where there is one.
+    /// The subject of the refusal: `field` or `namespace`, if there is one.
     #[prost(map = "string, string", tag = "4")]
     pub metadata: ::std::collections::HashMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
 }
-/// A policy, the object that asks, and what was found for the policy's checks.
+/// A policy, the context object, and the objects that were found for the policy's checks.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EvaluateChecksRequest {
-    /// The AccessPolicy as JSON: the whole object, or what was kept of it when access was granted.
+    /// The AccessPolicy as JSON: the whole object, or the part recorded when access was granted.
     #[prost(bytes = "vec", tag = "1")]
     pub policy: ::prost::alloc::vec::Vec<u8>,
-    /// The pod as JSON. The service itself hides what a policy of another namespace must not see.
+    /// The pod as JSON. The service itself hides the fields that a policy of another namespace must not see.
     #[prost(bytes = "vec", tag = "2")]
     pub context_object: ::prost::alloc::vec::Vec<u8>,
-    /// The connector that was asked for, by its name in the policy's namespace.
+    /// The requested connector, by its name in the policy's namespace.
     #[prost(string, tag = "3")]
     pub connector: ::prost::alloc::string::String,
-    /// What was found for the checks. A check that is not named found nothing.
+    /// The objects that were found for the checks. A check that is not named found nothing.
     #[prost(message, repeated, tag = "4")]
     pub candidates: ::prost::alloc::vec::Vec<Candidates>,
     /// Before or after the grant.
@@ -274,8 +274,9 @@ pub struct EvaluateChecksRequest {
     /// exist. An object that is missing proves nothing.
     #[prost(bytes = "vec", repeated, tag = "6")]
     pub lineage: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
-    /// Since when an admission rule of the installation keeps the creators of pipeline runs true, for checks that exclude
-    /// the creator from the approvers. Absent: no rule does. After the grant it does not matter.
+    /// Since when an admission rule of the installation guarantees the recorded creators of pipeline runs, for
+    /// checks that exclude the creator from the approvers. Absent: no rule does. After the grant it does not
+    /// matter.
     #[prost(message, optional, tag = "7")]
     pub creators_since: ::core::option::Option<::prost_types::Timestamp>,
 }
@@ -293,16 +294,16 @@ pub struct Candidates {
     #[prost(string, repeated, tag = "3")]
     pub shared_fields: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
-/// What the checks say.
+/// The results of the checks.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct EvaluateChecksResponse {
-    /// What they say together: all must pass.
+    /// The combined verdict: all must pass.
     #[prost(enumeration = "CheckVerdict", tag = "1")]
     pub verdict: i32,
     /// Each of them, in the policy's order.
     #[prost(message, repeated, tag = "2")]
     pub checks: ::prost::alloc::vec::Vec<CheckResult>,
-    /// What is granted; only before a grant, and only when all checks pass.
+    /// The rules to grant; only before a grant, and only when all checks pass.
     #[prost(message, repeated, tag = "3")]
     pub rules: ::prost::alloc::vec::Vec<GrantedRule>,
     /// Why nothing can be granted although the checks pass, as one word; empty otherwise.
@@ -312,26 +313,26 @@ pub struct EvaluateChecksResponse {
     #[prost(string, tag = "5")]
     pub rules_message: ::prost::alloc::string::String,
 }
-/// What one check says.
+/// The result of one check.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CheckResult {
     /// The check's name.
     #[prost(string, tag = "1")]
     pub check: ::prost::alloc::string::String,
-    /// What it says.
+    /// Its verdict.
     #[prost(enumeration = "CheckVerdict", tag = "2")]
     pub verdict: i32,
-    /// Why, as one word.
+    /// The reason, as one word.
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
-    /// Why, as a sentence with what would help.
+    /// The reason, as a sentence with a remedy.
     #[prost(string, tag = "4")]
     pub message: ::prost::alloc::string::String,
     /// Each object that was judged.
     #[prost(message, repeated, tag = "5")]
     pub objects: ::prost::alloc::vec::Vec<ObjectResult>,
 }
-/// What one object says.
+/// The result of one object.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ObjectResult {
     /// Group and version.
@@ -355,26 +356,28 @@ pub struct ObjectResult {
     /// The state that was read; empty when none could be.
     #[prost(string, tag = "7")]
     pub state: ::prost::alloc::string::String,
-    /// What the state means for the check.
+    /// The meaning of the state for the check.
     #[prost(enumeration = "CheckVerdict", tag = "8")]
     pub verdict: i32,
-    /// Why, as one word.
+    /// The reason, as one word.
     #[prost(string, tag = "9")]
     pub reason: ::prost::alloc::string::String,
-    /// Why, as a sentence.
+    /// The reason, as a sentence.
     #[prost(string, tag = "10")]
     pub message: ::prost::alloc::string::String,
-    /// Who approved, where the object records it.
+    /// The users that approved, where the object records them.
     #[prost(string, repeated, tag = "11")]
     pub approved_by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// What proves that the object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the approval's CustomRun,
-    /// and then the TaskRuns whose results they use. Empty where the check asks for no proof, or there is none.
+    /// The objects that prove that this object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the
+    /// approval's CustomRun, and then the TaskRuns whose results they use. Empty if the check requires no proof,
+    /// or if there is none.
     #[prost(message, repeated, tag = "12")]
     pub lineage: ::prost::alloc::vec::Vec<LineageObject>,
-    /// The groups and messages of those who approved with one: the first of them by name.
+    /// The groups and messages of approvals that have one: the first of them by name.
     #[prost(message, repeated, tag = "13")]
     pub approvals: ::prost::alloc::vec::Vec<Approval>,
-    /// Who created the pod's pipeline run, where the check does not count that user's approval. Empty otherwise.
+    /// The user that created the pod's pipeline run, if the check does not count that user's approval. Empty
+    /// otherwise.
     #[prost(string, tag = "14")]
     pub run_creator: ::prost::alloc::string::String,
 }
@@ -384,7 +387,7 @@ pub struct Approval {
     /// The user.
     #[prost(string, tag = "1")]
     pub user: ::prost::alloc::string::String,
-    /// The group as whose member the user approved; empty for an approval of its own.
+    /// The group through which the user approved; empty for an approval of its own.
     #[prost(string, tag = "2")]
     pub group: ::prost::alloc::string::String,
     /// The user's message, or its beginning.
@@ -413,8 +416,8 @@ pub struct LineageObject {
     #[prost(string, tag = "6")]
     pub resource_version: ::prost::alloc::string::String,
 }
-/// One rule of the Role that is to be written. Its API group is `connectors.alauda.io` and its only
-/// resource name the connector that was asked for.
+/// One rule of the Role to write. Its API group is `connectors.alauda.io` and its only resource name the
+/// requested connector.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GrantedRule {
     /// Verbs.
@@ -424,7 +427,7 @@ pub struct GrantedRule {
     #[prost(string, repeated, tag = "2")]
     pub resources: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
-/// Who may use a connector?
+/// Asks for the subjects that may use a connector.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WhoCanRequest {
     /// The connector.
@@ -433,42 +436,42 @@ pub struct WhoCanRequest {
     /// The capability: `apis` or `proxy`.
     #[prost(string, tag = "2")]
     pub permission: ::prost::alloc::string::String,
-    /// The verb; `*` asks for everything at once, which is what a mount needs.
+    /// The verb; `*` asks for all verbs at once, which a mount needs.
     #[prost(string, tag = "3")]
     pub verb: ::prost::alloc::string::String,
 }
-/// Those who may.
+/// The subjects that may.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WhoCanResponse {
-    /// Those who may at any time; one entry for each binding that gives it to them.
+    /// The subjects that may at any time; one entry for each binding that gives them the permission.
     #[prost(message, repeated, tag = "1")]
     pub standing: ::prost::alloc::vec::Vec<StandingAccess>,
     /// Pods that are let in by their granted request, without a standing permission of their own.
     #[prost(message, repeated, tag = "2")]
     pub pods: ::prost::alloc::vec::Vec<PodAccess>,
-    /// Whether there are more than an answer lists.
+    /// Whether there are more subjects than the answer lists.
     #[prost(bool, tag = "3")]
     pub is_cut: bool,
-    /// Bindings whose role does not exist: whom they are for is not listed.
+    /// Bindings whose role does not exist. Their subjects are not listed.
     #[prost(string, repeated, tag = "4")]
     pub errors: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
+    /// The slowest of the used caches showed the cluster as of this moment, or later.
     #[prost(message, optional, tag = "5")]
     pub fresh_as_of: ::core::option::Option<::prost_types::Timestamp>,
 }
-/// Somebody who may use a connector at any time.
+/// A subject that may use a connector at any time.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StandingAccess {
     /// The binding that gives it.
     #[prost(message, optional, tag = "4")]
     pub binding: ::core::option::Option<Binding>,
-    /// Who.
+    /// The subject.
     #[prost(oneof = "standing_access::Subject", tags = "1, 2, 3")]
     pub subject: ::core::option::Option<standing_access::Subject>,
 }
 /// Nested message and enum types in `StandingAccess`.
 pub mod standing_access {
-    /// Who.
+    /// The subject.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Subject {
         /// A service account.
@@ -477,7 +480,7 @@ pub mod standing_access {
         /// A user.
         #[prost(string, tag = "2")]
         User(::prost::alloc::string::String),
-        /// Everybody in a group.
+        /// All members of a group.
         #[prost(string, tag = "3")]
         Group(::prost::alloc::string::String),
     }
@@ -498,11 +501,11 @@ pub struct PodAccess {
     #[prost(message, optional, tag = "4")]
     pub request: ::core::option::Option<Request>,
 }
-/// A token and what its owner wants to do.
+/// A token and the access that its owner wants.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReviewTokenRequest {
-    /// A service account token of audience `connectors.alauda.io` that is bound to a pod. It is shown to
-    /// the API server each time and kept by nobody.
+    /// A service account token of audience `connectors.alauda.io` that is bound to a pod. The service sends it
+    /// to the API server each time and does not store it.
     #[prost(string, tag = "1")]
     pub token: ::prost::alloc::string::String,
     /// The connector.
@@ -515,7 +518,7 @@ pub struct ReviewTokenRequest {
     #[prost(string, tag = "4")]
     pub verb: ::prost::alloc::string::String,
 }
-/// Whose the token is, and whether they may.
+/// The owner of the token, and whether it may use the connector.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReviewTokenResponse {
     /// The service account.
@@ -528,27 +531,27 @@ pub struct ReviewTokenResponse {
     #[prost(message, optional, tag = "3")]
     pub answer: ::core::option::Option<AccessAnswer>,
 }
-/// A policy to look at.
+/// A policy to validate.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ValidatePolicyRequest {
     /// The AccessPolicy as JSON, the whole object, at most 1 MiB.
     #[prost(bytes = "vec", tag = "1")]
     pub policy: ::prost::alloc::vec::Vec<u8>,
 }
-/// Everything that was found.
+/// All findings.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ValidatePolicyResponse {
     /// In the order of the policy's fields, those of Rego modules last; at most some hundred.
     #[prost(message, repeated, tag = "1")]
     pub findings: ::prost::alloc::vec::Vec<Finding>,
 }
-/// One thing to say about a policy.
+/// One finding about a policy.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Finding {
     /// The field, with list positions in brackets: `spec.checkGrantedPermission.spec.checks\[0\].name`.
     #[prost(string, tag = "1")]
     pub path: ::prost::alloc::string::String,
-    /// What is wrong, as one word.
+    /// The problem, as one word.
     #[prost(string, tag = "2")]
     pub code: ::prost::alloc::string::String,
     /// How bad it is.
@@ -557,11 +560,11 @@ pub struct Finding {
     /// The same as a sentence.
     #[prost(string, tag = "4")]
     pub message: ::prost::alloc::string::String,
-    /// What would help.
+    /// The remedy.
     #[prost(string, tag = "5")]
     pub fix: ::prost::alloc::string::String,
 }
-/// Who wants to mount what?
+/// Asks why a subject may mount a connector or not.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExplainRequest {
     /// The service account.
@@ -577,19 +580,19 @@ pub struct ExplainRequest {
     #[prost(message, optional, tag = "4")]
     pub pod: ::core::option::Option<Pod>,
 }
-/// The answer, and what it comes from.
+/// The answer, and its causes.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExplainResponse {
-    /// What CheckAccess answers for verb `*`.
+    /// The answer of CheckAccess for verb `*`.
     #[prost(message, optional, tag = "1")]
     pub answer: ::core::option::Option<AccessAnswer>,
-    /// Whether there is such a connector.
+    /// Whether the connector exists.
     #[prost(bool, tag = "2")]
     pub connector_exists: bool,
     /// Every policy of the connector's namespace, by name, and those of the request that are gone.
     #[prost(message, repeated, tag = "3")]
     pub policies: ::prost::alloc::vec::Vec<PolicyExplanation>,
-    /// The slowest of the caches that were looked at showed the cluster as of this moment, or later.
+    /// The slowest of the used caches showed the cluster as of this moment, or later.
     #[prost(message, optional, tag = "4")]
     pub fresh_as_of: ::core::option::Option<::prost_types::Timestamp>,
 }
@@ -614,14 +617,14 @@ pub struct PolicyExplanation {
     /// The same as a sentence.
     #[prost(string, tag = "6")]
     pub checked_message: ::prost::alloc::string::String,
-    /// What it came to for the pod's request: Granting, Granted or Ended; empty while its checks are
-    /// awaited, or when there is no request.
+    /// Its result for the pod's request: Granting, Granted or Ended; empty while its checks are awaited, or when
+    /// there is no request.
     #[prost(string, tag = "7")]
     pub grant_state: ::prost::alloc::string::String,
     /// Why it ended, as one word.
     #[prost(string, tag = "8")]
     pub grant_reason: ::prost::alloc::string::String,
-    /// Its checks: those of the pod's request as they were judged last, else those of the policy.
+    /// Its checks: those of the pod's request with their last result, else those of the policy.
     #[prost(message, repeated, tag = "9")]
     pub checks: ::prost::alloc::vec::Vec<CheckExplanation>,
 }
@@ -637,10 +640,10 @@ pub struct CheckExplanation {
     /// The kind that it selects.
     #[prost(string, tag = "3")]
     pub kind: ::prost::alloc::string::String,
-    /// What was found for it, as it was judged last.
+    /// The objects that were found for it, with their last result.
     #[prost(message, repeated, tag = "4")]
     pub objects: ::prost::alloc::vec::Vec<CheckedObject>,
-    /// Why it stands where it stands when there is no object, as one word.
+    /// The reason for its state if there is no object, as one word.
     #[prost(string, tag = "5")]
     pub reason: ::prost::alloc::string::String,
     /// The same as a sentence.
@@ -671,33 +674,34 @@ pub struct CheckedObject {
     /// The state that was read.
     #[prost(string, tag = "7")]
     pub state: ::prost::alloc::string::String,
-    /// Why the check stands where it stands, as one word.
+    /// The reason for the state of the check, as one word.
     #[prost(string, tag = "8")]
     pub reason: ::prost::alloc::string::String,
     /// The same as a sentence.
     #[prost(string, tag = "9")]
     pub message: ::prost::alloc::string::String,
-    /// Who approved.
+    /// The users that approved.
     #[prost(string, repeated, tag = "10")]
     pub approved_by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The groups and messages of those who approved with one: the first of them by name.
+    /// The groups and messages of approvals that have one: the first of them by name.
     #[prost(message, repeated, tag = "11")]
     pub approvals: ::prost::alloc::vec::Vec<Approval>,
-    /// The chain that proves that the object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the approval's
-    /// CustomRun, and then the TaskRuns whose results they use. Empty where the check asks for no proof, or there is none
-    /// yet; then the message names the object that is missing or contradicts.
+    /// The chain that proves that the object belongs to the pod's run: the PipelineRun, the pod's TaskRun, the
+    /// approval's CustomRun, and then the TaskRuns whose results they use. Empty if the check requires no proof,
+    /// or if there is none yet. Then the message names the object that is missing or contradicts.
     #[prost(message, repeated, tag = "12")]
     pub lineage: ::prost::alloc::vec::Vec<LineageObject>,
-    /// Who created the pod's pipeline run, where the check does not count that user's approval. Empty otherwise.
+    /// The user that created the pod's pipeline run, if the check does not count that user's approval. Empty
+    /// otherwise.
     #[prost(string, tag = "13")]
     pub run_creator: ::prost::alloc::string::String,
 }
-/// Whether a policy of the connector's namespace could accept a request of the asker. It grants nothing: a request
-/// is judged anew by whoever grants.
+/// Whether a policy of the connector's namespace could accept a request of the asker. It grants nothing: the
+/// request-controller evaluates each request itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Requestable {
-    /// Not known, or not said: ask for access as if it could be accepted.
+    /// Unknown, or not set: request access as if it could be accepted.
     Unspecified = 0,
     /// No policy with checks matches the connector and the permission and accepts the service account. There may be one
     /// at any time; a stream tells it then.
@@ -727,8 +731,8 @@ impl Requestable {
         }
     }
 }
-/// Whether an installation gates mounts. While it does not, every mount is let through and nothing is
-/// granted, so that a pod may hold a connector without the permission that an answer is about.
+/// Whether an installation gates mounts. While it does not, every mount is let through and nothing is granted,
+/// so that a pod may hold a connector without the permission that an answer is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Gating {
@@ -761,7 +765,7 @@ impl Gating {
         }
     }
 }
-/// What an answer comes to. Whatever is not a yes is a no.
+/// The decision of an answer. Every value but the two ALLOWED ones is a no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum AccessDecision {
@@ -853,10 +857,10 @@ impl RequestPhase {
 pub enum EvaluationStage {
     /// Not accepted.
     Unspecified = 0,
-    /// Candidates must be what the check selects; rules are rendered when all checks pass.
+    /// Candidates must be selected by the check; rules are rendered when all checks pass.
     BeforeGrant = 1,
-    /// Candidates are the objects that access was granted on, whatever the check would select now. Only
-    /// their states count, and no rules are rendered.
+    /// Candidates are the objects on which access was granted, even if the check would select other objects now.
+    /// Only their states count, and no rules are rendered.
     AfterGrant = 2,
 }
 impl EvaluationStage {
@@ -881,7 +885,7 @@ impl EvaluationStage {
         }
     }
 }
-/// What a check, or all checks of a policy, say.
+/// The verdict of a check, or of all checks of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum CheckVerdict {
@@ -889,9 +893,9 @@ pub enum CheckVerdict {
     Unspecified = 0,
     /// Nothing decided yet.
     Pending = 1,
-    /// It lets through.
+    /// It passes.
     Passed = 2,
-    /// It says no, for good.
+    /// It rejects. Final.
     Rejected = 3,
     /// It cannot be judged, or its proof does not hold. Never a yes, and never a final no.
     Failed = 4,
@@ -928,9 +932,9 @@ impl CheckVerdict {
 pub enum FindingSeverity {
     /// Never sent.
     Unspecified = 0,
-    /// The policy is refused, or can never do what it says.
+    /// The policy is refused, or can never have its intended effect.
     Error = 1,
-    /// The policy is accepted, and probably not what its author means.
+    /// The policy is accepted, but probably not as its author intended.
     Warning = 2,
 }
 impl FindingSeverity {
@@ -973,9 +977,9 @@ pub enum PolicyApplies {
     OtherLabels = 5,
     /// The policy is for other subjects.
     OtherSubject = 6,
-    /// The policy cannot be read, and gives nobody anything.
+    /// The policy cannot be parsed, and gives no permission.
     Unreadable = 7,
-    /// The policy is not there any more, or on its way out.
+    /// The policy does not exist any more, or is being deleted.
     Gone = 8,
     /// So many older policies select the connector that this one does not count.
     TooMany = 9,
@@ -1124,8 +1128,8 @@ pub mod evaluation_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// The same for up to 1,024 questions, all answered from one look at the cluster. A question that is
-        /// refused does not keep the others from their answers.
+        /// The same for up to 1,024 questions, all answered from one state of the cluster. A refused question does
+        /// not prevent the other answers.
         pub async fn batch_check_access(
             &mut self,
             request: impl tonic::IntoRequest<super::BatchCheckAccessRequest>,
@@ -1157,8 +1161,8 @@ pub mod evaluation_client {
         }
         /// The same for many questions at a time: each gets its current answer, then each change of it.
         ///
-        /// Nothing outlives the stream: after a reconnect the caller subscribes again. The server ends a
-        /// stream after some minutes with UNAVAILABLE, so that the caller proves again who it is.
+        /// Nothing outlives the stream: after a reconnect the caller subscribes again. The server ends a stream
+        /// after some minutes with UNAVAILABLE, so that the caller must prove its identity again.
         pub async fn watch_access(
             &mut self,
             request: impl tonic::IntoStreamingRequest<
@@ -1187,7 +1191,7 @@ pub mod evaluation_client {
                 );
             self.inner.streaming(req, path, codec).await
         }
-        /// What do the checks of a policy say about one context object? The same input gives the same output.
+        /// The results of a policy's checks for one context object. The same input gives the same output.
         pub async fn evaluate_checks(
             &mut self,
             request: impl tonic::IntoRequest<super::EvaluateChecksRequest>,
@@ -1217,8 +1221,8 @@ pub mod evaluation_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// What is wrong or suspicious about a policy? Nothing of the cluster is looked at. The caller must be
-        /// allowed to ask about the policy's namespace; without one in it, about all of them.
+        /// The errors and suspicious parts of a policy. The cluster is not looked at. The caller must be allowed to
+        /// ask about the policy's namespace; without one in it, about all of them.
         pub async fn validate_policy(
             &mut self,
             request: impl tonic::IntoRequest<super::ValidatePolicyRequest>,
@@ -1248,8 +1252,8 @@ pub mod evaluation_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Why may a service account, or a pod of it, mount a connector or not? Every policy of the connector's
-        /// namespace, whether it applies, and what became of its checks.
+        /// Why a service account, or a pod of it, may mount a connector or not: every policy of the connector's
+        /// namespace, whether it applies, and the results of its checks.
         pub async fn explain(
             &mut self,
             request: impl tonic::IntoRequest<super::ExplainRequest>,
@@ -1276,8 +1280,8 @@ pub mod evaluation_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Who may use a connector now? Superusers (members of `system:masters`) may always, whether a binding
-        /// lists them or not.
+        /// The subjects that may use a connector now. Superusers (members of `system:masters`) always may, whether a
+        /// binding lists them or not.
         pub async fn who_can(
             &mut self,
             request: impl tonic::IntoRequest<super::WhoCanRequest>,
@@ -1351,8 +1355,8 @@ pub mod evaluation_server {
             tonic::Response<super::CheckAccessResponse>,
             tonic::Status,
         >;
-        /// The same for up to 1,024 questions, all answered from one look at the cluster. A question that is
-        /// refused does not keep the others from their answers.
+        /// The same for up to 1,024 questions, all answered from one state of the cluster. A refused question does
+        /// not prevent the other answers.
         async fn batch_check_access(
             &self,
             request: tonic::Request<super::BatchCheckAccessRequest>,
@@ -1368,8 +1372,8 @@ pub mod evaluation_server {
             + 'static;
         /// The same for many questions at a time: each gets its current answer, then each change of it.
         ///
-        /// Nothing outlives the stream: after a reconnect the caller subscribes again. The server ends a
-        /// stream after some minutes with UNAVAILABLE, so that the caller proves again who it is.
+        /// Nothing outlives the stream: after a reconnect the caller subscribes again. The server ends a stream
+        /// after some minutes with UNAVAILABLE, so that the caller must prove its identity again.
         async fn watch_access(
             &self,
             request: tonic::Request<tonic::Streaming<super::WatchAccessRequest>>,
@@ -1377,7 +1381,7 @@ pub mod evaluation_server {
             tonic::Response<Self::WatchAccessStream>,
             tonic::Status,
         >;
-        /// What do the checks of a policy say about one context object? The same input gives the same output.
+        /// The results of a policy's checks for one context object. The same input gives the same output.
         async fn evaluate_checks(
             &self,
             request: tonic::Request<super::EvaluateChecksRequest>,
@@ -1385,8 +1389,8 @@ pub mod evaluation_server {
             tonic::Response<super::EvaluateChecksResponse>,
             tonic::Status,
         >;
-        /// What is wrong or suspicious about a policy? Nothing of the cluster is looked at. The caller must be
-        /// allowed to ask about the policy's namespace; without one in it, about all of them.
+        /// The errors and suspicious parts of a policy. The cluster is not looked at. The caller must be allowed to
+        /// ask about the policy's namespace; without one in it, about all of them.
         async fn validate_policy(
             &self,
             request: tonic::Request<super::ValidatePolicyRequest>,
@@ -1394,14 +1398,14 @@ pub mod evaluation_server {
             tonic::Response<super::ValidatePolicyResponse>,
             tonic::Status,
         >;
-        /// Why may a service account, or a pod of it, mount a connector or not? Every policy of the connector's
-        /// namespace, whether it applies, and what became of its checks.
+        /// Why a service account, or a pod of it, may mount a connector or not: every policy of the connector's
+        /// namespace, whether it applies, and the results of its checks.
         async fn explain(
             &self,
             request: tonic::Request<super::ExplainRequest>,
         ) -> std::result::Result<tonic::Response<super::ExplainResponse>, tonic::Status>;
-        /// Who may use a connector now? Superusers (members of `system:masters`) may always, whether a binding
-        /// lists them or not.
+        /// The subjects that may use a connector now. Superusers (members of `system:masters`) always may, whether a
+        /// binding lists them or not.
         async fn who_can(
             &self,
             request: tonic::Request<super::WhoCanRequest>,
