@@ -38,7 +38,7 @@ pub struct Admin {
     address: SocketAddr,
 }
 
-/// What answers are made from.
+/// The sources of the answers.
 #[derive(Clone, Debug)]
 struct Sources {
     readiness: Readiness,

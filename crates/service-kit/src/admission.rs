@@ -82,7 +82,7 @@ fn is_strict(policy: &ValidatingAdmissionPolicy) -> bool {
     })
 }
 
-/// True when the binding refuses what the policy of this name says, in every namespace.
+/// True if the binding denies every write that the policy of this name refuses, in every namespace.
 fn refuses_everywhere(binding: &ValidatingAdmissionPolicyBinding, name: &str) -> bool {
     binding.spec.as_ref().is_some_and(|spec| {
         let mut actions = spec.validation_actions.iter().flatten();

@@ -4,12 +4,12 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use crate::telemetry::LogFormat;
 
-/// How a process logs, where it says how it is, and which cluster it talks to.
+/// The logs of a process, the address of its admin server, and its cluster.
 ///
-/// A service takes it apart without `..`, so that an argument nobody uses does not compile unseen.
+/// A service destructures it without `..`, so that an unused argument is a compiler warning.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct CommonArgs {
-    /// What to log: a level, or levels per module, for example `info,kube_runtime=warn`
+    /// Log filter: a level, or levels per module, for example `info,kube_runtime=warn`
     #[arg(long, value_name = "FILTER", default_value = "info")]
     pub log_filter: String,
 

@@ -1,13 +1,13 @@
 //! The bytes that a cache keeps for tenants: a share for each namespace, and a total.
 //!
-//! Owns: the counts, and the choice of the namespace to evict. Refuses to know: what is kept.
+//! Owns: the counts, and the choice of the namespace to evict. Refuses to know: the values in the cache.
 //!
 //! Invariant: once no limit is exceeded, each namespace is within its share and all are within the total. Above the
 //! total, the namespace with the most bytes is evicted.
 
 use std::{borrow::Borrow, collections::BTreeMap};
 
-/// The bytes that are kept, by namespace or whatever else tells tenants apart.
+/// The bytes of a cache by namespace, or by another key that identifies tenants.
 #[derive(Debug)]
 pub struct ByteBudget<K = String> {
     of_namespace: usize,

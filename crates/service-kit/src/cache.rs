@@ -1,9 +1,10 @@
 //! A cache with bounds on its number of entries and of bytes, and perhaps on their age.
 //!
-//! Owns: what is kept, for how long, and what goes first. Refuses to know: what an entry means.
+//! Owns: the choice of the entries to keep, their age, and the order of eviction. Refuses to know: the
+//! meaning of an entry.
 //!
-//! Invariant: an entry is found for exactly its key, and never when it is as old as entries may become, however often
-//! it is used.
+//! Invariant: an entry is found for exactly its key, and never at or above the maximum age, however often it
+//! is used.
 
 use std::{
     borrow::Borrow,
@@ -35,8 +36,8 @@ pub struct Cache<K, V> {
     generations: Mutex<Generations<K, V>>,
 }
 
-/// Two generations approximate LRU: when the young generation is full it replaces the old one, whose entries are
-/// dropped. To find an entry costs no more than to look it up.
+/// Two generations approximate LRU: when the young generation is full it replaces the old one, whose entries
+/// are dropped. Finding an entry costs no more than its lookup.
 #[derive(Debug)]
 struct Generations<K, V> {
     young: Generation<K, V>,

@@ -34,7 +34,7 @@ pub enum ConnectError {
     Kubeconfig {
         /// The file that was named.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem of the file.
         #[source]
         source: KubeconfigError,
     },
@@ -52,17 +52,17 @@ pub enum ConnectError {
     },
 }
 
-/// A client for the named cluster, or for the one that this process runs in. Nothing is sent yet.
+/// A client for the named cluster, or for the one that this process runs in. It sends nothing yet.
 ///
-/// There is no time limit on what follows the beginning of a response, because a watch may be silent for
-/// minutes: single calls get theirs from [`retry`](crate::retry).
+/// Once a response has begun, it has no time limit, because a watch may be silent for minutes. Single calls
+/// get their limit from [`retry`](crate::retry).
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     tls::install_provider();
     let mut config = match kubeconfig {
         Some(path) => from_file(path).await?,
         None => Config::incluster().map_err(ConnectError::InCluster)?,
     };
-    // What may be repeated, and for how long, is decided by whoever makes the call.
+    // The caller decides which calls are repeated, and for how long.
     config.default_retry = false;
     let server = config.cluster_url.to_string();
     let builder = ClientBuilder::try_from(config)
@@ -73,8 +73,8 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> 
     Ok(bounded(client))
 }
 
-/// The same client, for which a response that does not begin is an error: a list or a watch that nobody
-/// answers would otherwise be waited for without end.
+/// The same client, for which a response that does not begin is an error. Otherwise a list or watch without
+/// an answer would wait for ever.
 #[must_use]
 pub fn bounded(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
@@ -90,7 +90,7 @@ pub fn bounded(client: Client) -> Client {
     Client::new(service_fn(send), namespace)
 }
 
-/// The same client for callers on other runtimes: what it sends goes over connections of this one.
+/// The same client for callers on other runtimes: its requests use connections of this one.
 #[must_use]
 pub fn on_runtime(client: Client, runtime: Handle) -> Client {
     let namespace = client.default_namespace().to_owned();
@@ -169,7 +169,7 @@ mod tests {
         retry::{RetryVerdict, verdict},
     };
 
-    /// What is to be done about an answer of 429 with this type and body, and ten seconds in the header.
+    /// The verdict on an answer of 429 with this type and body, and ten seconds in the header.
     async fn judged(media_type: &'static str, body: &'static str) -> RetryVerdict {
         let server = service_fn(move |_| async move {
             let body = Full::<Bytes>::from(body).map_err(BoxError::from);

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 /// This moment: for people and deadlines on the wall clock, for ages on a clock that never jumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// What the wall clock shows.
+    /// The time of the wall clock.
     pub wall: Timestamp,
-    /// What the monotonic clock shows.
+    /// The time of the monotonic clock.
     pub mono: Instant,
 }
 
@@ -25,7 +25,7 @@ impl Now {
 /// Tells the time.
 pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
-/// What the wall clock of this machine shows.
+/// The time of this machine's wall clock.
 #[must_use]
 #[allow(
     clippy::disallowed_methods,

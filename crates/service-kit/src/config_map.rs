@@ -20,7 +20,7 @@ use crate::{
 pub enum ConfigMapState {
     /// It holds this now.
     Data(BTreeMap<String, String>),
-    /// It is there and cannot be read.
+    /// It exists and cannot be read.
     Unreadable,
     /// It is not there.
     Gone,
@@ -39,7 +39,7 @@ pub async fn follow(
     let watch = Watch {
         name: "configuration",
         config: Config::default().fields(&format!("metadata.name={name}")),
-        // The caller decides what its readiness waits for.
+        // The caller decides when it is ready.
         ready: None,
         metrics,
     };

@@ -1,8 +1,9 @@
-//! What every controller is made of: a queue of jobs, workers, watches that fill it, and the order in which a leader
-//! begins.
+//! The parts of every controller: a queue of jobs, workers, watches that fill it, and the start order of a
+//! leader.
 //!
-//! Owns: the order in which jobs are looked at, and that shares and pauses are kept. Each controller gives the numbers of
-//! workers, shares and pauses in its own `controller.rs`. Refuses to know: what a job is, and what a look at it does.
+//! Owns: the order of the jobs, and the enforcement of shares and pauses. Each controller gives the numbers
+//! of workers, shares and pauses in its own `controller.rs`. Refuses to know: the meaning of a job, and the
+//! content of a look.
 //!
 //! Invariant: one worker looks at a job at a time; a job that comes up meanwhile is looked at once more; an urgent job
 //! never waits for a job that is not.
@@ -21,7 +22,7 @@ use tracing::error;
 
 use crate::shutdown::Stop;
 
-/// Whether this process leads. The answer changes at any time, so every write asks anew.
+/// Whether this process leads. The answer can change at any time, so every write asks again.
 pub type Leads = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Repeats a measurement until the process is to end.

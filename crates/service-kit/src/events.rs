@@ -1,7 +1,6 @@
-//! Events for people. That one is lost changes nothing else.
+//! Events for people. A lost event has no other effect.
 //!
-//! Invariant: an event that was told before in the same words is counted, one in other words is an event of
-//! its own.
+//! Invariant: a repeated event with the same note is counted, and one with another note is a new event.
 
 use std::{
     collections::VecDeque,
@@ -19,21 +18,21 @@ use tracing::warn;
 
 use crate::report;
 
-/// Nobody waits longer for an event.
+/// The longest time that a caller waits for an event to be sent.
 const LIMIT: Duration = Duration::from_secs(5);
 /// The longest note that the API server takes.
 const LONGEST: usize = 1024;
-/// The notes that are remembered. One that is forgotten is told as a new event.
+/// The number of remembered notes. A forgotten note is sent as a new event.
 const NOTES: usize = 256;
 
 /// Something to tell about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
-    /// Whether somebody should look at it.
+    /// Whether it needs attention.
     pub is_warning: bool,
     /// Why it happened, as one word.
     pub reason: String,
-    /// What was done, as one word.
+    /// The action, as one word.
     pub action: String,
     /// The sentence.
     pub note: String,
@@ -44,8 +43,8 @@ pub struct News {
 pub struct Publisher {
     client: Client,
     reporter: Reporter,
-    // A recorder takes all events of one object and reason for the same, whatever their notes say: so each
-    // note has a recorder of its own.
+    // A recorder treats all events of one object and reason as the same, even with other notes. So each note
+    // has a recorder of its own.
     recorders: Arc<Mutex<VecDeque<(String, Recorder)>>>,
 }
 
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
     use crate::fake_api::{answer, body, client};
 
-    /// A publisher, and what it sends: the method, the note, and how often it was told.
+    /// A publisher, and the events that it sends: the method, the note, and the count.
     fn publisher() -> (Publisher, UnboundedReceiver<(String, String, u64)>) {
         let (sender, sent) = unbounded_channel();
         let client = client(move |request| {

@@ -1,6 +1,7 @@
 //! Fair queues and limits: tenants take turns, and no tenant holds more than its share.
 //!
-//! Owns: the order of waiting items, and the count of running ones, for the queues of controllers and of servers. Refuses to know: what a tenant or an item is.
+//! Owns: the order of waiting items, and the count of running ones, for the queues of controllers and of
+//! servers. Refuses to know: the meaning of a tenant and of an item.
 //!
 //! Invariant: the items of one tenant delay another by at most one turn of each tenant, however many they are.
 
@@ -328,7 +329,7 @@ mod tests {
         line.push("b", 4);
         line.remove("a", |_| true);
         line.push("a", 5);
-        // It begins anew behind the others, and has one turn.
+        // It begins again behind the others, and has one turn.
         assert_eq!(all(&mut line), [4, 5]);
     }
 

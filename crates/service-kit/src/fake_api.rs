@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::{Bytes, Frame};
 use kube::client::Body;
 
-/// What the function answers with.
+/// The answer of the function.
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// A client whose requests all go to the function.
@@ -23,7 +23,7 @@ where
     kube::Client::new(service, "default")
 }
 
-/// A body that is there at once.
+/// A body that is complete at once.
 pub(crate) fn answer(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     let body = Full::new(body.into()).boxed_unsync();
     let mut response = Response::new(body);

@@ -3,14 +3,14 @@
 //!
 //! Invariant: no tree takes more bytes than its text weighs.
 
-/// What the allocator adds to a block.
+/// The overhead of the allocator for each block.
 const BLOCK: usize = 24;
 /// An object is a node with space for eleven fields.
 const OBJECT: usize = 704;
 /// A further field takes its part of another node, which may be less than half full.
 const FIELD: usize = 160;
-/// A list that grows has space for four elements at first, and for twice as many as it has later. For a moment the
-/// previous one is there, too.
+/// A growing list has space for four elements at first, and later for twice as many as it has. While it
+/// grows, the previous list exists as well.
 const LIST: usize = 160;
 const ELEMENT: usize = 128;
 /// A buffer with a few bytes in it.
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// What is in memory at most while a text is read.
+    /// The peak of the memory while a text is parsed.
     fn taken(text: &str) -> usize {
         let info = measure(|| {
             let read: Result<Value, _> = serde_json::from_str(text);

@@ -1,4 +1,4 @@
-//! Whether a cluster has a kind, and how it is asked for its objects.
+//! Whether a cluster has a kind, and how its objects are requested.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::report;
 /// How long a single question may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What a cluster says of a kind.
+/// The answer of a cluster about a kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Served {
     /// There is none of this name.
@@ -27,7 +27,7 @@ pub enum Served {
     Namespaced(ApiResource),
 }
 
-/// What the API server says of a kind now; none if it does not answer.
+/// The current answer of the API server about a kind; none if it does not answer.
 pub async fn served(client: &Client, api_version: &str, kind: &str) -> Option<Served> {
     let Ok(GroupVersion { group, version, .. }) = api_version.parse::<GroupVersion>() else {
         return Some(Served::Missing);

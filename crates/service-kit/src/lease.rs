@@ -8,10 +8,10 @@
 //! [`Leadership::is_leader`] compares with the clock on every call. A process that was frozen, or whose lease task is
 //! late, is no leader once its time is up, also when no event has told it yet.
 //!
-//! One gap is left: when somebody deletes the object, a replica that starts just then finds no trace of
-//! a holder. It leads at once, for otherwise every first installation would wait. One that was told that
-//! another was faster, and then finds nothing, does wait. It is the same with one that looks late when somebody deletes
-//! the object twice: of a claim in between it has seen nothing.
+//! One gap is left: when the object is deleted, a replica that starts just then finds no trace of a holder.
+//! It leads at once, because otherwise every first installation would wait. A replica that lost a race to
+//! another one, and then finds no object, does wait. The gap also exists for a replica that looks late when
+//! the object is deleted twice: it has not seen a claim in between.
 
 mod candidate;
 mod leading;
@@ -116,7 +116,7 @@ impl Leadership {
 #[derive(Debug)]
 struct LeaseProblem {
     text: String,
-    /// Whether somebody else was faster.
+    /// Whether another process was faster.
     overtaken: bool,
 }
 
@@ -156,7 +156,7 @@ impl Election {
         self.leadership.subscribe()
     }
 
-    /// Acquires and renews until `released` is over, and then gives the lease back. What needs
+    /// Acquires and renews until `released` is over, and then gives the lease back. All work that needs
     /// leadership should have ended by then: the next leader starts at once.
     pub async fn run(mut self, released: impl Future<Output = ()>) {
         let mut released = std::pin::pin!(released);
@@ -193,7 +193,7 @@ impl Election {
             self.candidate.rest();
         }
         self.publish();
-        // What was just seen is acted on at once.
+        // A successful read is acted on at once.
         if verb == "read" && failure.is_none() {
             Instant::now()
         } else {
@@ -280,7 +280,7 @@ impl Election {
             .candidate
             .held(Instant::now())
             .map(|lease| record::released(lease, clock::now()));
-        // First: from here on nobody in this process may act as leader.
+        // First: from here on no task of this process may act as leader.
         self.leadership.send_replace(Leadership::Follower);
         let Some(lease) = held else { return };
         match self

@@ -1,14 +1,14 @@
-//! The process shell that every service shares: how a process starts, says how it is, and ends.
+//! The process shell that every service shares: the start of a process, the report of its state, and its end.
 //!
 //! Owns: arguments and logs, the admin server with health, readiness and metrics, servers, shutdown, the client
 //! for the Kubernetes API with its retries, guarded watches and events, the leader lease, TLS files, the clock, the
 //! deadlines of callers.
 //!
-//! Refuses to know: what a service is for. No type, label or word of the product appears here.
+//! Refuses to know: the purpose of a service. No type, label or word of the product appears here.
 //!
-//! Invariant: what has not happened yet counts as not done. A process is unready until every part has
-//! said that it caught up, a task that dies ends the process, a lease that was not renewed in time is
-//! not held, an object that cannot be read is never mistaken for its last readable version.
+//! Invariant: a step that has not happened yet counts as not done. A process is unready until every part has
+//! reported that it caught up, a task that dies ends the process, a lease that was not renewed in time is not
+//! held, and an unreadable object is never mistaken for its last readable version.
 
 pub mod admin;
 pub mod admission;

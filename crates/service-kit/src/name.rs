@@ -1,4 +1,4 @@
-//! What an object is called.
+//! The name of an object.
 
 use std::fmt;
 

@@ -9,13 +9,13 @@ use tokio::{
 
 use crate::{report, shutdown::ProcessEnd};
 
-/// The most threads that a process has. Each keeps memory for itself, and what is left over on a large machine is for
-/// others: a service waits for answers most of the time.
+/// The maximum numbers of a process's threads. Each thread keeps memory for itself. A service mostly waits
+/// for answers, so on a large machine the other processors stay free for other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads {
-    /// For what never blocks; not more than there are processors.
+    /// Threads for tasks that never block; at most one per processor.
     pub working: usize,
-    /// For what does.
+    /// Threads for tasks that block.
     pub blocking: usize,
 }
 
@@ -101,7 +101,7 @@ pub fn main<E: Error>(
     threads: Threads,
     service: impl Future<Output = Result<ProcessEnd, E>>,
 ) -> ExitCode {
-    // Logs may be what could not be set up.
+    // The failed setup may be that of the logs.
     let failed = |error: &dyn Error| {
         eprintln!("{name}: {}", report(error));
         ExitCode::FAILURE
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(main("it", Threads::FEW, service), ExitCode::FAILURE);
     }
 
-    /// A watch, a probe or the lease must not wait for what is judged.
+    /// A watch, a probe or the lease must not wait for an evaluation.
     #[test]
     fn work_at_the_side_does_not_delay_the_process() {
         let main = Threads {

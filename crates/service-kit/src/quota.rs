@@ -1,9 +1,10 @@
 //! Quotas: how much all tenants may hold at the same time, and the share of each of them.
 //!
-//! Owns: the counts, and the order of the calls that wait. Refuses to know: what is counted, and what a tenant is.
+//! Owns: the counts, and the order of the calls that wait. Refuses to know: the counted things, and the
+//! meaning of a tenant.
 //!
-//! Invariant: a call that waits for the share of its own tenant holds nothing of the total, so it keeps no other tenant
-//! waiting. What is not held is not remembered.
+//! Invariant: a call that waits for the share of its own tenant holds nothing of the total, so it keeps no
+//! other tenant waiting. Tenants without calls are not remembered.
 
 use std::{hash::Hash, sync::Arc};
 

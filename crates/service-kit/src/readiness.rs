@@ -1,13 +1,13 @@
-//! Readiness: a process is ready when every part that has to catch up has said so, and none is left.
+//! Readiness: a process is ready when every part that has to catch up has reported so.
 //!
-//! A part cannot take its word back: what a service has known once, it goes on with, and a part that
-//! falls behind later is a matter for metrics. Only the end of the process makes it unready again.
+//! A part cannot revoke its report: a service continues with its last knowledge, and metrics show a part that
+//! falls behind later. Only the end of the process makes it unready again.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::sync::watch;
 
-/// What a process still waits for. Clones share one state.
+/// The parts that a process still waits for. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Readiness {
     state: Arc<watch::Sender<ReadinessState>>,
@@ -20,7 +20,7 @@ struct ReadinessState {
     stopping: bool,
 }
 
-/// The answer to whoever asks whether the process may be given work.
+/// The answer to the question whether the process may get work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Every part has caught up.
@@ -62,7 +62,7 @@ impl Readiness {
         self.state.borrow().status()
     }
 
-    /// From now on the process takes no new work, whatever its parts say.
+    /// From now on the process takes no new work, regardless of its parts.
     pub fn stop(&self) {
         self.state.send_modify(|state| state.stopping = true);
     }
@@ -91,8 +91,8 @@ impl ReadinessState {
 
 /// One part that has not caught up yet.
 ///
-/// Dropping it changes nothing: a task that died before it caught up leaves the process unready, under
-/// the name of what is missing.
+/// Dropping it changes nothing: a task that died before it caught up leaves the process unready, under the
+/// name of the missing part.
 #[derive(Debug)]
 #[must_use = "a part that is dropped keeps the process unready for ever"]
 pub struct ReadinessPart {

@@ -1,8 +1,8 @@
 //! Single calls to the Kubernetes API, repeated while that can help.
 //!
-//! [`verdict`] is the table of what may be repeated. A call that timed out may have been carried out:
-//! its repetition then meets its own work, as a 409 on a named create or a 404 on a delete. Callers
-//! that cannot live with that (`generateName`) use [`Policy::once`].
+//! [`verdict`] is the table of the calls that may be repeated. A call that timed out may have been carried
+//! out: its repetition then meets its own work, as a 409 on a named create or a 404 on a delete. Callers that
+//! cannot accept that (`generateName`) use [`Policy::once`].
 
 mod backoff;
 mod verdict;
@@ -52,7 +52,7 @@ pub enum CallError {
     /// The answer was an error that a repetition would not change.
     #[error("cannot {call}")]
     Refused {
-        /// What was asked for, as a verb and its object.
+        /// The call, as a verb and its object.
         call: String,
         /// The answer.
         #[source]
@@ -61,7 +61,7 @@ pub enum CallError {
     /// Every attempt failed with an error that may pass.
     #[error("cannot {call}, tried {attempts} times")]
     Exhausted {
-        /// What was asked for, as a verb and its object.
+        /// The call, as a verb and its object.
         call: String,
         /// How many times.
         attempts: u32,
@@ -72,7 +72,7 @@ pub enum CallError {
     /// The last attempt had no answer in time. It may have been carried out.
     #[error("cannot {call}, tried {attempts} times: no answer in time")]
     NoAnswer {
-        /// What was asked for, as a verb and its object.
+        /// The call, as a verb and its object.
         call: String,
         /// How many times.
         attempts: u32,
@@ -80,7 +80,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// The API server's last answer, if it was the API server who answered.
+    /// The last answer, if it came from the API server.
     #[must_use]
     pub fn answer(&self) -> Option<&Status> {
         let answer = match self {
@@ -101,7 +101,7 @@ impl CallError {
     }
 }
 
-/// What one attempt came to, when it did not succeed.
+/// The failure of one attempt.
 enum AttemptFailure {
     Error(kube::Error),
     Timeout,

@@ -1,4 +1,4 @@
-//! Reviews of the API server: whose a token is, and what a user may do.
+//! Reviews of the API server: the owner of a token, and the rights of a user.
 
 use std::collections::BTreeMap;
 
@@ -119,7 +119,7 @@ pub async fn may(
     Ok(allowed && !denied)
 }
 
-/// What comes before namespace and name in the user name of a service account.
+/// The prefix of namespace and name in the user name of a service account.
 const ACCOUNT: &str = "system:serviceaccount:";
 
 /// The user name of a service account.
@@ -148,7 +148,7 @@ pub fn service_account(namespace: &str, name: &str) -> SubjectAccessReviewSpec {
     }
 }
 
-/// What the API server says about a token for an audience.
+/// The answer of the API server about a token for an audience.
 pub async fn review_token(
     client: &Client,
     policy: &RetryPolicy,
@@ -182,8 +182,8 @@ pub enum NoOwner {
     Nameless,
 }
 
-/// The owner of a token, according to what the API server says about it. A server that does not know about audiences
-/// leaves them out, and would pass any token.
+/// The owner of a token, from the answer of the API server. A server that does not know about audiences
+/// leaves them out, and would accept any token.
 pub fn owner(review: TokenReviewStatus, audience: &str) -> Result<UserInfo, NoOwner> {
     let TokenReviewStatus {
         authenticated,

@@ -88,7 +88,7 @@ impl Listener for TcpListener {
     }
 }
 
-/// What a server does with connections above its total.
+/// The treatment of connections above a server's total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// They wait in the backlog of the listener.
@@ -101,7 +101,7 @@ pub enum WhenFull {
 pub struct ConnectionLimits<P> {
     /// The total.
     pub total: usize,
-    /// What happens to connections above the total.
+    /// The treatment of connections above the total.
     pub when_full: WhenFull,
     /// Connections of one peer. Further ones are closed.
     pub per_peer: usize,
@@ -110,7 +110,7 @@ pub struct ConnectionLimits<P> {
 }
 
 impl<P: Debug> ConnectionLimits<P> {
-    /// A total, whoever the peers are.
+    /// A total for all peers together.
     #[must_use]
     pub fn of(total: usize, when_full: WhenFull) -> Self {
         Self {

@@ -1,7 +1,8 @@
 //! A cache whose memory tenants share: each pays with its own entries, and all together stay within a total.
 //!
-//! Owns: what is kept, what goes first, and the count of bytes. Refuses to know: what an entry is, and how much it
-//! weighs. Invariant: neither a tenant's bytes nor all bytes are ever above their bounds.
+//! Owns: the choice of the entries to keep, the order of eviction, and the count of bytes. Refuses to know:
+//! the meaning and the weight of an entry. Invariant: neither a tenant's bytes nor all bytes are ever above
+//! their bounds.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,4 +1,4 @@
-//! What every service begins with, and ends by.
+//! The start and the end of every service.
 
 use std::{error::Error, time::Duration};
 
@@ -42,7 +42,7 @@ pub enum StartError {
     /// The metrics contradict each other.
     #[error("cannot make the metrics")]
     Metrics(#[from] prometheus::Error),
-    /// What this service needs besides is not there.
+    /// Another requirement of this service is not met.
     #[error("{0}")]
     Other(&'static str, #[source] Box<dyn Error + Send + Sync>),
 }
@@ -65,7 +65,7 @@ pub struct Shell {
     pub registry: Registry,
     /// Whether everything has caught up. Not before [`run`](Self::run).
     pub readiness: Readiness,
-    /// What runs until the process is to end.
+    /// The tasks that run until the end of the process.
     pub tasks: Tasks,
     signals: BoxStream<'static, Signal>,
     start: ReadinessPart,

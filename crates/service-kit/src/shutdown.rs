@@ -1,9 +1,9 @@
 //! How a process ends: on a signal, or because one of its tasks did.
 //!
-//! The first SIGTERM or SIGINT makes the process unready, tells every task to stop and waits for them
-//! until a deadline; the process then ends with 0. A second signal ends it at once with 1. A task that
-//! ends although nobody asked, with or without an error, ends the process too, with 1: half a service
-//! that still says it is ready is worse than none.
+//! The first SIGTERM or SIGINT makes the process unready, tells every task to stop and waits for them until a
+//! deadline; the process then ends with 0. A second signal ends it at once with 1. A task that ends without a
+//! stop signal, with or without an error, ends the process too, with 1: half a service that still reports
+//! ready is worse than none.
 
 use std::{
     collections::HashMap, convert::Infallible, error::Error, fmt, future::pending, io,
@@ -28,7 +28,7 @@ use crate::{readiness::Readiness, report};
 #[cfg(test)]
 mod tests;
 
-/// What a task ends with when it fails.
+/// The error of a task.
 pub type TaskError = Box<dyn Error + Send + Sync>;
 
 /// Signals cannot be listened to.
@@ -97,12 +97,12 @@ pub enum ProcessEnd {
     Overrun(Vec<&'static str>),
     /// A second signal came before the tasks had ended.
     Aborted,
-    /// A task failed, or ended although nobody asked it to.
+    /// A task failed, or ended without a stop signal.
     Failed(&'static str),
 }
 
 impl ProcessEnd {
-    /// What the process reports to whoever started it.
+    /// The exit code that the process reports to its parent.
     #[must_use]
     pub const fn exit_code(&self) -> u8 {
         match self {
@@ -147,7 +147,7 @@ impl Tasks {
         }
     }
 
-    /// What tells tasks to end.
+    /// The signal that tells tasks to end.
     #[must_use]
     pub fn stop(&self) -> Stop {
         Stop(self.stop.subscribe())
@@ -189,10 +189,10 @@ impl Tasks {
                 info!(?signal, "stopping");
                 asked = true;
             }
-            // A failure or not: nobody asked it to end.
+            // A failure or not: the task got no stop signal.
             (name, _) = self.next_end() => failed = Some(name),
         }
-        // Unready first: nobody should send work to what is about to stop taking it.
+        // Unready first: no client should send work to a server that is about to stop.
         readiness.stop();
         self.stop.send_replace(true);
 
@@ -254,7 +254,7 @@ impl Tasks {
     }
 }
 
-/// Without further signals nothing more is asked.
+/// Waits for ever when there are no further signals.
 async fn next_signal<S: Stream<Item = Signal> + Unpin>(signals: &mut S) -> Signal {
     match signals.next().await {
         Some(signal) => signal,

@@ -36,11 +36,11 @@ pub enum TelemetryError {
     Filter {
         /// As it was given.
         filter: String,
-        /// What is wrong with it.
+        /// The problem of the filter.
         #[source]
         source: ParseError,
     },
-    /// Somebody set up logging before.
+    /// Logging was set up before.
     #[error("logging is already set up")]
     Twice(#[source] tracing_subscriber::util::TryInitError),
 }

@@ -1,9 +1,10 @@
-//! Rests after dear work of one tenant, in proportion to the time that the work took.
+//! Rests after expensive work of one tenant, in proportion to the time that the work took.
 //!
-//! Owns: until when each tenant rests. Refuses to know: what the work is, and how much of it runs at the same time.
+//! Owns: the end of each tenant's rest. Refuses to know: the kind of work, and how much of it runs at the
+//! same time.
 //!
-//! Invariant: of all time, one place of a tenant works at most one part in `times + 1`, as long as no work takes longer
-//! than the longest rest pays for. A tenant that has rested is forgotten.
+//! Invariant: of all time, one place of a tenant works at most one part in `times + 1`, as long as no work
+//! takes longer than the longest rest pays for. A tenant that has rested is forgotten.
 
 use std::{
     collections::HashMap,

@@ -1,9 +1,9 @@
 //! TLS from files that change: Kubernetes swaps the files of a Secret under a symbolic link.
 //!
-//! Files are compared by content, because nothing else about them is dependable across such a swap. New
-//! connections use what the files held when they were last read and found good; what is not good (a key
-//! that is not the certificate's, a file half written, a file gone) changes nothing, is logged once and
-//! counted, and looked at again with the next change.
+//! Files are compared by content, because no other property of them is reliable across such a swap. New
+//! connections use the last valid content of the files. Invalid content (a key that does not belong to the
+//! certificate, a file half written, a missing file) changes nothing, is logged once and counted, and is
+//! checked again at the next change.
 
 mod callers;
 mod files;
@@ -54,14 +54,14 @@ pub enum TlsError {
         #[source]
         source: std::io::Error,
     },
-    /// A file is not PEM, or holds nothing of what it is for.
+    /// A file is not PEM, or does not contain the expected items.
     #[error("{} holds no {what} in PEM", path.display())]
     Pem {
         /// The file.
         path: PathBuf,
-        /// What it is for.
+        /// The expected items.
         what: &'static str,
-        /// What is wrong with it.
+        /// The problem of the file.
         #[source]
         source: pem::Error,
     },
@@ -74,7 +74,7 @@ pub enum TlsError {
         #[source]
         source: rustls::Error,
     },
-    /// Nobody can be let in by these roots.
+    /// These roots can verify no client.
     #[error("the certificates in {} verify no client", path.display())]
     Callers {
         /// The file.

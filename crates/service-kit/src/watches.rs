@@ -1,17 +1,17 @@
 //! Guarded watches: one object that cannot be read never hides the others, nor its own change.
 //!
 //! kube's `watcher` fails as a whole when one object does not parse, and lists again for ever. Its
-//! `DeserializeGuard` repairs most of that, but parses all JSON into a tree first. `serde_json` refuses
-//! trees deeper than 128 levels, the API server stores such objects, and whoever may create one could
-//! thereby stop every watch of its kind: a whole page of a list fails again and again, and a line of a
-//! watch is skipped in silence, which leaves the object's last version in the cache.
+//! `DeserializeGuard` repairs most of that, but parses all JSON into a tree first. `serde_json` refuses trees
+//! deeper than 128 levels, but the API server stores such objects. So any account that may create one could
+//! stop every watch of its kind: a whole page of a list fails again and again, and a line of a watch is
+//! skipped in silence, which leaves the object's last version in the cache.
 //!
-//! [`Guarded`] takes each object as its text first, which `serde_json` finds without recursion at any
-//! depth, and parses it on its own. What remains is a line that is no JSON at all: the watch then
-//! starts over with a list, because an event was lost.
+//! [`Guarded`] takes each object as its text first, which `serde_json` finds without recursion at any depth,
+//! and parses it on its own. The remaining case is a line that is no JSON at all: the watch then starts over
+//! with a list, because an event was lost.
 //!
-//! What cannot be read arrives as an event like every other, as [`Unreadable`]. Consumers treat it as
-//! an object that is there and says nothing, and forget its last readable version.
+//! An unreadable object arrives as an event like every other, as [`Unreadable`]. Consumers treat it as an
+//! object that exists without content, and forget its last readable version.
 
 mod changes;
 mod guarded;
@@ -53,7 +53,7 @@ const LISTING: Duration = Duration::from_mins(2);
 /// A watch that is about to start.
 #[derive(Debug)]
 pub struct Watch<'a> {
-    /// What is watched, for logs and metrics: the kind, in the plural.
+    /// The watched kind, in the plural, for logs and metrics.
     pub name: &'a str,
     /// Which objects, and how they are listed.
     pub config: Config,

@@ -21,7 +21,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Says what a service would, on lines that the test waits for.
+/// Prints the lines of a service for which the test waits.
 #[tokio::test]
 #[ignore = "the process under test, started by the tests"]
 async fn service() {

@@ -42,7 +42,7 @@ fn data(value: &str) -> ConfigMapState {
     ConfigMapState::Data([("k".to_owned(), value.to_owned())].into())
 }
 
-/// What was heard, the queries that were made, and what ends it.
+/// The states that the follower reported, its queries, and the signal that ends it.
 struct Follower {
     heard: Arc<Mutex<Vec<ConfigMapState>>>,
     asked: Arc<Mutex<Vec<String>>>,
@@ -105,7 +105,7 @@ fn followed(mut lists: Script, mut watches: Script) -> Follower {
 }
 
 impl Follower {
-    /// Whatever was heard within a minute. It ends when it is time to.
+    /// The states that were reported within a minute. Then the follower is ended.
     async fn heard(self) -> Vec<ConfigMapState> {
         sleep(SECOND * 60).await;
         self.end.send(()).unwrap();
@@ -114,7 +114,7 @@ impl Follower {
     }
 }
 
-/// One that is being deleted, and kept, is there and says what it says.
+/// A map that is being deleted, but is kept by a finalizer, still has its content.
 const GOING: &str =
     r#","deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["example.com/keep"]"#;
 
@@ -206,7 +206,7 @@ async fn a_list_that_is_refused_or_breaks_off_says_nothing() {
     let follower = followed(lists, vec![]);
     let asked = Arc::clone(&follower.asked);
     assert_eq!(follower.heard().await, [data("v")]);
-    // Only the one map is asked for: its name may be the beginning of another one's.
+    // Queries ask for the one map only: its name may be a prefix of another name.
     for query in asked.lock().unwrap().iter() {
         assert!(
             query.starts_with("/api/v1/namespaces/system/configmaps?"),

@@ -1,4 +1,4 @@
-//! What a process does while it leads, and what it does not while another one leads.
+//! The behaviour of a process while it leads, and while another one leads.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub trait Leader: Send {
     /// Leads until this is dropped: begins, releases the part once the first sweep is over, and goes on.
     fn lead(&self, first_sweep: &mut Option<ReadinessPart>) -> impl Future<Output = ()> + Send;
 
-    /// Starts no more work, and forgets what waits.
+    /// Starts no more work, and forgets the waiting work.
     fn pause(&self);
 }
 
@@ -56,7 +56,7 @@ pub async fn about(period: Duration) {
     sleep(period.mul_f64(0.9 + chance::fraction() / 5.0)).await;
 }
 
-/// Waits until this holds, but no longer than a limit. It is tried anew after each pause.
+/// Waits until this holds, but no longer than a limit. It is tried again after each pause.
 pub async fn wait_until(holds: impl Fn() -> bool, pause: Duration, limit: Duration) {
     let deadline = Instant::now() + limit;
     while !holds() && Instant::now() < deadline {

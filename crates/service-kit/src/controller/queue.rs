@@ -81,11 +81,11 @@ pub struct Pauses {
 /// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looked {
-    /// Nothing is left to do.
+    /// No work remains.
     Done,
-    /// Something is left to do.
+    /// Work remains.
     Failed,
-    /// Something is left to do, but nothing is in force that should not be.
+    /// Work remains, but no access is in force that should not be.
     FailedSafely,
     /// The look took so long that repeating it soon would take all of a worker's time. Unless the job is urgent, it waits
     /// for the whole pause, however often it comes up.
@@ -154,7 +154,7 @@ impl<J: Clone + Eq + Hash> Queue<J> {
         self.changed.notify_waiters();
     }
 
-    /// Closes the queue and forgets what waits. Looks that run go on.
+    /// Closes the queue and forgets the waiting jobs. Running looks continue.
     pub fn close(&self) {
         self.state().close();
     }

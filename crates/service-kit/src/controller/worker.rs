@@ -10,7 +10,7 @@ use crate::{report, shutdown::Stop};
 
 /// A controller, as its workers see it.
 pub trait Controller: Send + Sync + 'static {
-    /// What is looked at.
+    /// The unit of work.
     type Job: Clone + Debug + Eq + Hash + Send + Sync + 'static;
 
     /// The jobs that wait.

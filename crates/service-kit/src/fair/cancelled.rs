@@ -1,4 +1,4 @@
-//! Turns whose takers hang up, at any moment of their wait.
+//! Turns whose takers are dropped, at any moment of their wait.
 
 use std::{collections::BTreeMap, pin::Pin};
 
@@ -9,16 +9,16 @@ use super::*;
 
 const MOST: u32 = 3;
 
-/// What happens to the turns of two tenants.
+/// An event in the test of the turns of two tenants.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Somebody asks for so many turns, and waits.
+    /// A new taker asks for so many turns, and waits.
     Ask(u8, u32),
-    /// One of those who ask looks whether it has its turn.
+    /// A waiting taker is polled.
     Look(usize),
-    /// One of those who ask hangs up, whether or not it has its turn meanwhile.
+    /// A taker is dropped, whether or not it has its turn meanwhile.
     HangUp(usize),
-    /// One of those who have turns ends.
+    /// A turn ends.
     End(usize),
 }
 
@@ -92,7 +92,7 @@ proptest! {
             }
             prop_assert!(scene.held().values().all(|held| *held <= MOST));
         }
-        // Everybody who still asks gets his turn when the others end.
+        // Every remaining taker gets its turn when the others end.
         while !scene.asking.is_empty() || !scene.having.is_empty() {
             scene.having.clear();
             let before = scene.asking.len();

@@ -1,4 +1,4 @@
-//! What a candidate knows, and what follows from it. Nothing here waits, sends or reads a clock.
+//! The knowledge of a candidate, and its decisions. Nothing here waits, sends or reads a clock.
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -6,18 +6,18 @@ use tokio::time::Instant;
 
 use super::{Leadership, LeaseTerms, record};
 
-/// What to do now.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseStep {
     /// Read the record.
     Look,
-    /// Write the claim: take what is free, or renew what is held.
+    /// Write the claim: take a free lease, or renew the held one.
     Write,
-    /// Somebody else holds the lease, until then if he stays silent.
+    /// Another process holds the lease, until this time if it stays silent.
     Wait(Instant),
 }
 
-/// What was seen last, and since when it has been so.
+/// The lease as last seen, and since when it has been so.
 #[derive(Clone, Debug)]
 struct Sighting {
     lease: Option<Lease>,
@@ -89,7 +89,7 @@ impl Candidate {
             return;
         }
         let since = match (&self.last, &lease) {
-            // Deleted under a holder who may not know it yet: his time has to pass first.
+            // Deleted under a holder that may not know it yet: the time of this holder has to pass first.
             (
                 Some(Sighting {
                     lease: Some(last), ..
@@ -103,7 +103,7 @@ impl Candidate {
         self.last = Some(Sighting { lease, since });
     }
 
-    /// A claim was written. Leadership counts from when it was sent: nobody can have seen it before.
+    /// A claim was written. Leadership counts from its sending: no other process can have seen it before.
     pub(super) fn wrote(&mut self, lease: Lease, sent: Instant, now: Instant) {
         self.last = Some(Sighting {
             lease: Some(lease),
@@ -113,8 +113,8 @@ impl Candidate {
         self.renewed = Some(sent);
     }
 
-    /// Somebody else was faster where nothing had been seen: should that be gone by the next look, whoever made it
-    /// may not know yet, and his time has to pass first.
+    /// Another process was faster where no lease had been seen. If its lease is gone by the next look, that
+    /// process may not know it yet, so its time has to pass first.
     pub(super) fn overtaken(&mut self, now: Instant) {
         if let Some(Sighting { lease: None, since }) = &mut self.last {
             *since = now + self.terms.duration;
@@ -181,7 +181,7 @@ mod tests {
         Candidate::new("me", LeaseTerms::default())
     }
 
-    /// What follows from one sighting, this many seconds after it.
+    /// The next step after one sighting, this many seconds later.
     fn after(lease: Option<Lease>, seconds: u32) -> (LeaseStep, Instant) {
         let (mut candidate, start) = (me(), Instant::now());
         candidate.saw(lease, start);
@@ -323,8 +323,8 @@ mod tests {
         );
     }
 
-    /// Looking again starts no time anew, however often: not that of a silent holder, of a record that vanished, nor of
-    /// one that was never seen.
+    /// Another look never restarts a running time: not that of a silent holder, of a vanished record, nor of
+    /// a record that never existed.
     #[test]
     fn a_time_that_runs_does_not_start_anew_with_another_look() {
         type Begin = (

@@ -1,4 +1,4 @@
-//! What a process does with its leadership: it waits for it, notices its end, and gives it back last.
+//! The use of leadership by a process: it waits for it, notices its end, and gives it back last.
 
 use std::convert::Infallible;
 
@@ -19,7 +19,7 @@ impl Leadership {
         leadership.borrow_and_update().is_leader() || leadership.changed().await.is_ok()
     }
 
-    /// Until this process does not lead any more, whether or not anybody says so.
+    /// Waits until this process does not lead any more, with or without an event that says so.
     pub async fn lost(mut leadership: watch::Receiver<Self>) {
         loop {
             let until = match *leadership.borrow_and_update() {
@@ -39,7 +39,7 @@ impl Leadership {
 }
 
 impl Election {
-    /// Stands for election as long as workers run: the lease is given back when the last write was made.
+    /// Runs for election as long as workers run: the lease is given back after the last write.
     pub fn spawn_with(self, tasks: &mut Tasks, workers: Vec<JoinHandle<()>>) {
         let (working, ended) = oneshot::channel::<Infallible>();
         let workers = join_all(workers);

@@ -1,4 +1,4 @@
-//! The Lease object: who holds it, and the next version of it.
+//! The Lease object: its holder, and its next version.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
 
-/// Who holds the lease; nobody when it was released.
+/// The holder of the lease; none when it was released.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     lease
         .spec

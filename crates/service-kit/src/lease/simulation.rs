@@ -97,7 +97,7 @@ struct World {
     terms: LeaseTerms,
     server: Server,
     processes: Vec<Process>,
-    /// By tick, process and call: what arrives at the server, and what comes back.
+    /// By tick, process and call: the requests that arrive at the server, and the replies.
     requests: BTreeMap<(u32, usize, usize), Call>,
     replies: BTreeMap<(u32, usize, usize), Reply>,
 }
@@ -131,7 +131,7 @@ impl World {
         fates[call % fates.len()]
     }
 
-    /// Lets a tick pass, and says who leads then.
+    /// Lets a tick pass, and returns the processes that lead then.
     fn tick(&mut self, tick: u32) -> Vec<usize> {
         let arrived: Vec<_> = self
             .requests
@@ -229,8 +229,8 @@ proptest! {
         }
     }
 
-    /// Each has seen a holder by then. Whoever comes later and finds nothing, or sees nothing of a claim between two
-    /// deletions, is the gap that is known.
+    /// All processes have seen a holder by then. The known gap is a process that comes later and finds no
+    /// lease, or that misses a claim between two deletions.
     #[test]
     fn never_two_lead_whenever_the_record_is_deleted(
         processes in processes(30),

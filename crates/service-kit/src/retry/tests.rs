@@ -156,7 +156,7 @@ async fn a_silent_server_costs_the_total_time_and_no_more() {
     assert_eq!(error.status(), None);
 }
 
-/// What one attempt meets.
+/// The result of one attempt.
 #[derive(Clone, Copy, Debug)]
 enum Meets {
     /// An error after so many milliseconds.
@@ -169,7 +169,7 @@ enum Meets {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The time of all attempts is counted from the first, whatever each of them meets.
+    /// The time of all attempts is counted from the first, regardless of their results.
     #[test]
     fn no_order_of_troubles_takes_more_attempts_or_time_than_there_are(
         meets in vec(

@@ -15,7 +15,7 @@ pub enum RetryVerdict {
     GiveUp,
 }
 
-/// The table of what may be repeated.
+/// The table of the answers after which a call may be repeated.
 ///
 /// | answer | verdict |
 /// |---|---|

@@ -38,8 +38,8 @@ pub async fn handshake(
     }
 }
 
-/// Reads what follows a failed handshake. Closed with unread bytes, the connection would be reset, and the client would
-/// not receive the alert that tells the reason.
+/// Reads the rest of the input after a failed handshake. Closed with unread bytes, the connection would be
+/// reset, and the client would not receive the alert with the reason.
 async fn say_farewell(mut connection: TcpStream) -> io::Result<()> {
     connection.shutdown().await?;
     io::copy(&mut connection.take(MOST_UNHEARD), &mut io::sink()).await?;

@@ -46,7 +46,7 @@ pub enum SocketError {
     },
 }
 
-/// What happens to a socket on which another process still listens.
+/// The treatment of a socket on which another process still listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InUse {
     /// It is replaced: the other process is an older one of the same program.

@@ -31,7 +31,7 @@ pub struct CallerTls {
     files: WatchedFiles<1>,
 }
 
-/// Who may call at the next handshake.
+/// The callers that the next handshake accepts.
 struct AllowedCallers {
     verifier: RwLock<Arc<dyn ClientCertVerifier>>,
     accepts: CallerCheck,
@@ -54,7 +54,7 @@ impl CallerTls {
         })
     }
 
-    /// What asks clients for their certificates; it stays the same when the file changes.
+    /// The verifier of client certificates. It stays the same when the file changes.
     #[must_use]
     pub fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
         Arc::<AllowedCallers>::clone(&self.current)
@@ -100,7 +100,7 @@ impl fmt::Debug for AllowedCallers {
 }
 
 impl ClientCertVerifier for AllowedCallers {
-    /// None: a client has one certificate to show, whatever is asked for.
+    /// None: a client has only one certificate to show, so it needs no hints.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

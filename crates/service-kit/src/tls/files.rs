@@ -12,7 +12,7 @@ use crate::{families, report, shutdown::Stop};
 const PERIOD: Duration = Duration::from_secs(5);
 
 families! {
-    /// What becomes of changed files.
+    /// The results of changed files.
     pub struct TlsMetrics {
         reloads: counters(
             "tls_reloads_total", "Changes of TLS files, by what became of them", &["files", "result"]
@@ -77,7 +77,7 @@ impl<const N: usize> WatchedFiles<N> {
         }
     }
 
-    /// What the files make, if they have changed and make something.
+    /// The value made from the files, if they have changed and are valid.
     pub(super) fn changed<T>(
         &mut self,
         make: impl FnOnce([ReadFile<'_>; N]) -> Result<T, TlsError>,

@@ -149,7 +149,7 @@ async fn a_broken_pair_keeps_the_old_one_until_it_is_repaired() {
     ];
     for (count, files) in (1..).zip(broken) {
         mounted.swap(files);
-        // What is still broken is not counted again.
+        // A file that is still broken is not counted again.
         server.look();
         server.look();
         assert_eq!(counted(&metrics, "certificate"), (0, count));

@@ -1,4 +1,4 @@
-//! What the events of a watch mean for a cache.
+//! The meaning of the events of a watch for a cache.
 
 use std::collections::HashSet;
 
@@ -6,10 +6,10 @@ use kube::{Resource, runtime::watcher::Event};
 
 use crate::name::Name;
 
-/// What an event means for a cache.
+/// The meaning of an event for a cache.
 #[derive(Debug)]
 pub enum Change<K> {
-    /// The object is there, as it is now.
+    /// The object exists, in this version.
     There(Name, K),
     /// It is gone.
     Gone(Name),
@@ -24,7 +24,7 @@ pub enum ListState {
     Ends,
 }
 
-/// Turns events into changes: what a new list does not name any more is gone.
+/// Turns events into changes: an object that a new list does not contain is gone.
 #[derive(Debug, Default)]
 pub struct Changes {
     known: HashSet<Name>,
@@ -130,7 +130,7 @@ mod tests {
         pod
     }
 
-    /// A list, which may break off, and what changes afterwards.
+    /// A list, which may break off, and the changes after it.
     #[derive(Clone, Debug)]
     struct Watched {
         list: Vec<(&'static str, &'static str)>,

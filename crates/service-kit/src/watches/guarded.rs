@@ -21,7 +21,7 @@ pub enum Plain {}
 
 impl<K: DeserializeOwned> Parse<K> for Plain {
     fn parse(json: &str) -> Result<K, String> {
-        // To keep in mind where one is costs more than to read; so only who stumbles is asked where.
+        // Tracking the path is slow, so it is done only in a second pass after a failure.
         if let Ok(object) = serde_json::from_str(json) {
             return Ok(object);
         }
@@ -38,7 +38,7 @@ impl<K: DeserializeOwned> Parse<K> for Plain {
     }
 }
 
-/// Without the value that some of serde's messages quote: it may be nobody's business.
+/// Removes the value that some of serde's messages quote: it may be confidential.
 fn without_value(message: &str) -> String {
     let quotes = ["invalid type: ", "invalid value: ", "unknown variant "]
         .iter()
@@ -56,13 +56,13 @@ pub struct Guarded<K, P = Plain> {
     parser: PhantomData<fn() -> P>,
 }
 
-/// An object that is there and cannot be read.
+/// An object that exists and cannot be read.
 #[derive(Clone, Debug, Error)]
 #[error("{problem}")]
 pub struct Unreadable {
     /// Its name, namespace, UID and resource version, and since when it is being deleted; nothing else.
     pub metadata: ObjectMeta,
-    /// What is wrong with it.
+    /// The problem of the object.
     pub problem: String,
 }
 

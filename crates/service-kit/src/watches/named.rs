@@ -9,11 +9,11 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{Parse, Plain};
 
-/// Labels of an object that has more bytes of them are not kept: the object counts as unreadable. Whoever may create
-/// objects decides how many labels they have, and every object of the cluster is kept.
+/// The maximum bytes of an object's labels in the cache. An object with more counts as unreadable. The
+/// creator of an object decides the number of its labels, and every object of the cluster is kept.
 const MOST_LABEL_BYTES: usize = 8 * 1024;
 
-/// Only what an object is called, with its labels. Whatever else is in it is skipped unread.
+/// Parses only the name of an object, and its labels. All other content is skipped unread.
 #[derive(Clone, Copy, Debug)]
 pub enum Named {}
 
@@ -25,7 +25,7 @@ impl<K: Resource + Default> Parse<K> for Named {
     }
 }
 
-/// What a type reads of an object, with its labels.
+/// Parses the fields of a type, with the labels.
 #[derive(Clone, Copy, Debug)]
 pub enum Labelled {}
 
@@ -52,7 +52,7 @@ struct ObjectIdentity {
     metadata: Identity,
 }
 
-/// The part of an object's metadata that says which object it is, whose it is, and whether it goes.
+/// The part of an object's metadata with its identity, its owners, and its deletion.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Identity {
@@ -92,7 +92,8 @@ impl From<Identity> for ObjectMeta {
     }
 }
 
-/// Reads what a type has of an object, and says of an error where it is: its words may quote the text.
+/// Parses the fields of a type. Of an error it reports only the place, because serde's message may quote the
+/// text.
 pub fn read<T: DeserializeOwned>(json: &str) -> Result<T, String> {
     serde_json::from_str(json)
         .map_err(|error| format!("cannot be read, at column {}", error.column()))
@@ -140,7 +141,7 @@ mod tests {
         assert!(!problem.unwrap_err().contains("secret"));
     }
 
-    /// Whatever of an object is kept, it says whether the object is being deleted, and whose it is.
+    /// Every parser keeps whether the object is being deleted, and its owners.
     #[test]
     fn what_is_being_deleted_says_so_however_little_of_it_is_read() {
         type Read = fn(&str) -> Result<ServiceAccount, String>;

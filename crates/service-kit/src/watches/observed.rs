@@ -10,7 +10,7 @@ use super::Guarded;
 use crate::families;
 
 families! {
-    /// What watches tell about their troubles.
+    /// The metrics of watch failures.
     ///
     /// Objects have no name in metrics: their authors could otherwise grow the metrics. The log names them.
     pub struct WatchMetrics {

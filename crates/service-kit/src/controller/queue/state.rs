@@ -1,5 +1,5 @@
-//! What a queue knows of its jobs: which stand in line, which are looked at, and which wait for their time. All of it
-//! is changed under one lock, and nothing here waits.
+//! The state of the jobs of a queue: in line, running, or waiting for their time. One lock protects all of
+//! it, and no code here waits.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,7 +19,7 @@ use crate::{
 const RETRIES: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_mins(2));
 /// A look that took too long is repeated after this at the earliest, so that it has less than half of a worker.
 pub(super) const SHORTEST_REST: Duration = Duration::from_secs(6);
-/// A job without changes for so long starts to count anew.
+/// A job without changes for this time starts to count from zero.
 pub(super) const CALM: Duration = Duration::from_mins(1);
 /// With so many jobs that were changed lately, those that are calm again are forgotten.
 pub(super) const REMEMBERED: usize = 4096;
@@ -27,7 +27,7 @@ pub(super) const REMEMBERED: usize = 4096;
 /// When a job is due, and a number that makes each timer unique.
 type Timer = (Instant, u64);
 
-/// What the lock of a queue guards.
+/// The data behind the lock of a queue.
 pub(super) struct QueueState<J> {
     open: [bool; 2],
     /// By urgency. A job whose urgency changed stays in the other line as well, until its turn there.
@@ -36,7 +36,7 @@ pub(super) struct QueueState<J> {
     /// The workers that look at jobs of a namespace, in either of its roles.
     pub(super) owners: [TenantShares<String>; 2],
     pub(super) askers: [TenantShares<String>; 2],
-    /// What stands in line, and since when.
+    /// The jobs in line, and since when.
     waiting: HashMap<J, (Urgency, Instant)>,
     running: HashMap<J, RunningJob>,
     pub(super) timers: BTreeMap<Timer, (J, Urgency)>,
@@ -110,7 +110,7 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
         self.open[urgency as usize] = true;
     }
 
-    /// Forgets what waits.
+    /// Forgets the waiting jobs.
     pub(super) fn close(&mut self) {
         self.open = [false; 2];
         self.lines = [FairLine::default(), FairLine::default()];

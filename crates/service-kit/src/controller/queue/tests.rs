@@ -111,7 +111,7 @@ fn queue() -> Arc<Queue<&'static str>> {
     Arc::new(queue)
 }
 
-/// Until the pause before the next attempt is longer than anybody waits here.
+/// Fails until the pause before the next attempt is longer than any wait in these tests.
 async fn fail_often(queue: &Queue<&'static str>) {
     for _ in 0..12 {
         queue.wake("a", Urgency::Normal);
@@ -212,7 +212,7 @@ async fn a_sooner_look_for_which_nobody_waits_takes_no_urgent_time_away() {
         ([(Urgent, soon), (Normal, late)], soon),
         ([(Urgent, late), (Urgent, soon)], soon),
         ([(Urgent, soon), (Urgent, late)], soon),
-        // What becomes urgent keeps its sooner time.
+        // A job that becomes urgent keeps its sooner time.
         ([(Normal, soon), (Urgent, late)], soon),
         ([(Normal, late), (Urgent, soon)], soon),
     ] {
@@ -329,7 +329,7 @@ async fn what_is_urgent_and_nowhere_in_force_waits_like_the_rest() {
         queue.done(&taken.job, Looked::FailedSafely);
     }
     assert!(last > 4 * URGENTLY, "{last:?}");
-    // Whatever happens to it is looked at as soon as ever.
+    // A change of the job is looked at as soon as ever.
     tokio::time::sleep(SOON).await;
     let came_up = Instant::now();
     queue.wake("a", Urgency::Urgent);
@@ -393,7 +393,7 @@ async fn what_somebody_undoes_each_time_is_not_done_again_without_a_pause() {
             assert!(waited >= most, "{lane:?} {waited:?}");
             assert!(waited <= most * 2 + Duration::from_millis(4), "{waited:?}");
         }
-        // Whatever else comes up does not wait for it.
+        // Other jobs do not wait for it.
         queue.wake("b", lane);
         assert_eq!(now(&queue, lane), Some("b"));
         queue.done(&"b", Looked::Done);
@@ -428,7 +428,7 @@ async fn a_share_is_given_back_to_who_took_it_whoever_causes_the_job_by_then() {
         *asker.lock().unwrap() = "pods";
         queue.wake(job, Urgency::Normal);
         assert_eq!(now(&queue, Urgency::Normal), Some(job));
-        // The request is gone meanwhile, and nothing says whose pod it was for.
+        // The request is gone meanwhile, so the namespace of its pod is unknown.
         *asker.lock().unwrap() = "tools";
         queue.wake(job, Urgency::Normal);
         queue.done(&job, Looked::Done);

@@ -1,4 +1,4 @@
-//! How leadership ends: by time alone, by a record that somebody deletes, and last of all when a process does.
+//! How leadership ends: by time alone, by a deleted record, and last of all with its process.
 
 use futures::stream;
 
@@ -16,12 +16,13 @@ fn leads_for(seconds: u32) -> Leadership {
 
 #[tokio::test(start_paused = true)]
 async fn leadership_is_lost_when_its_time_is_up_though_nobody_writes_anything() {
-    // What is said, and how many seconds after the one before; and when leadership is lost.
+    // The reported states, each with the seconds since the previous one; and the time when leadership is
+    // lost.
     for (said, lost) in [
         (vec![(0, Some(10))], 10),
         (vec![(0, Some(10)), (8, Some(10))], 18),
         (vec![(0, Some(10)), (8, Some(10)), (9, Some(10))], 27),
-        // A renewal in other words that ends at the same time starts nothing anew.
+        // A renewal with other numbers that ends at the same time changes nothing.
         (vec![(0, Some(10)), (4, Some(6)), (4, Some(2))], 10),
         // An end may come nearer.
         (vec![(0, Some(10)), (2, Some(1))], 3),
@@ -53,7 +54,7 @@ async fn leadership_is_lost_with_the_election() {
         .unwrap();
 }
 
-/// A holder whose record vanishes goes on for its time, and whoever has seen it leaves it that time.
+/// A holder whose record vanishes continues for its time, and every process that saw it leaves it that time.
 #[tokio::test(start_paused = true)]
 async fn no_two_lead_whenever_somebody_deletes_the_record() {
     for tenths in (0..60).step_by(3) {

@@ -1,4 +1,4 @@
-//! Files that are followed, for each kind of what is made of them.
+//! Files that are followed, for each kind of value that is made of them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{shutdown::Tasks, tls::CallerTls};
 const SOON: Duration = Duration::from_secs(6);
 
 fn callers(mounted: &Mounted, metrics: &TlsMetrics) -> CallerTls {
-    // Whoever is signed may call.
+    // Every signed client may call.
     CallerTls::load(mounted.path("ca.crt"), Box::new(|_| true), metrics).unwrap()
 }
 
@@ -28,8 +28,8 @@ fn may_call(
 /// A mounted Secret, file by file.
 type Content<'a> = &'a [(&'a str, &'a str)];
 
-/// What each content of the file means for callers of the old and of the new authority; and after a broken one all is as
-/// before.
+/// Each content of the file decides about callers of the old and of the new authority. A broken file changes
+/// nothing.
 #[tokio::test(start_paused = true)]
 async fn callers_are_trusted_by_the_authorities_that_the_file_holds_now() {
     let (old, new, metrics) = (Authority::new("old"), Authority::new("new"), metrics());
@@ -49,7 +49,7 @@ async fn callers_are_trusted_by_the_authorities_that_the_file_holds_now() {
         (&[], [true, true]),
         (&[("ca.crt", &new_alone)], [false, true]),
         (&[("ca.crt", half)], [false, true]),
-        // The very same again, after what was broken.
+        // The same content again, after a broken one.
         (&[("ca.crt", &new_alone)], [false, true]),
         (&[("ca.crt", &both)], [true, true]),
         (&[("ca.crt", &old_alone)], [true, false]),

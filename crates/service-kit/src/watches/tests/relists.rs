@@ -1,4 +1,4 @@
-//! Lists that are long, break off, stall, or are made anew.
+//! Lists that are long, break off, stall, or are repeated.
 
 use http::StatusCode;
 use kube::runtime::watcher::Config;
@@ -48,7 +48,7 @@ async fn a_later_list_that_stalls_is_asked_for_again_like_the_first() {
     }
 }
 
-/// Pages of a list of so many objects; a page that is asked for too often never ends, or its token is forgotten.
+/// Pages of a list of so many objects. The page that `breaks` names stalls once, or its token is forgotten.
 fn pages(count: usize, breaks: Option<(usize, Break)>) -> Client {
     let breaks = Arc::new(Mutex::new(breaks));
     fake_api::client(move |request: Request<Body>| {

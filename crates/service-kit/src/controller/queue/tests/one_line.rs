@@ -39,7 +39,7 @@ pub(super) fn done(queue: &Jobs, job: &'static str, end: End) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Well,
-    /// It undid what another process had done.
+    /// It reverted the change of another process.
     Restored,
     Failed,
     Late,

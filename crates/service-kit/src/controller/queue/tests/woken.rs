@@ -1,5 +1,5 @@
-//! Things that are woken twice and in any order, and workers that hang up: whatever happens, nothing is lost, and what
-//! may have to be taken back waits no longer than promised.
+//! Jobs that are woken twice and in any order, and workers that stop waiting. No job is lost, and a job that
+//! may have to revoke something waits no longer than promised.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ fn doings() -> impl Strategy<Value = Vec<Doing>> {
     vec(doing, 0..60)
 }
 
-/// What is known of the outside: who runs, and since when something that is urgent, or is not, waits.
+/// The state as seen from outside: the running jobs, and since when an urgent or other job waits.
 #[derive(Default)]
 struct Outside {
     running: BTreeSet<&'static str>,
@@ -107,7 +107,7 @@ async fn happens(doings: Vec<Doing>) -> Result<(), TestCaseError> {
             }
             Doing::Pass(steps) => pass(&queue, &mut outside, steps).await?,
             Doing::HangUp => {
-                // It waits for what is to come, and never hears of it.
+                // It waits for the next job, and is dropped before it receives it.
                 let mut waits = Box::pin(queue.take(&Urgency::ALL));
                 prop_assert!(waits.as_mut().now_or_never().is_none());
                 outside.wake("b1", Urgency::Normal);
@@ -117,7 +117,7 @@ async fn happens(doings: Vec<Doing>) -> Result<(), TestCaseError> {
         }
         outside.drain(&queue)?;
     }
-    // The longest pause is two minutes. Whatever was woken is looked at by then, and leaves nothing.
+    // The longest pause is two minutes. Every woken job is looked at by then, and leaves no state.
     for _ in 0..3 {
         for job in outside.running.clone() {
             done(&queue, job, End::Well);
@@ -185,7 +185,7 @@ async fn a_second_call_makes_a_look_no_later_and_no_less_urgent() {
     }
 }
 
-/// Whoever of those that wait hangs up, the others hear of what comes.
+/// When one of the waiting workers is dropped, the others still receive the next job.
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_hangs_up_takes_no_news_along() {
     for gone in 0..3 {
