@@ -86,7 +86,7 @@ pub(crate) enum Term {
     Function(&'static Function),
     /// In parentheses.
     Pipe(Box<Pipe>),
-    /// Fields of what a function or a pipeline gives.
+    /// Fields of the result of a function or a pipeline.
     Chain(Box<Word>, Vec<Arc<str>>),
 }
 

@@ -1,4 +1,4 @@
-//! What is said when a template cannot be used.
+//! The errors of a template that cannot be used.
 
 use std::fmt;
 
@@ -71,11 +71,11 @@ impl fmt::Display for TemplatePlace {
 pub struct TemplateParseError {
     /// Where.
     pub place: TemplatePlace,
-    /// What is wrong there.
+    /// The problem at that place.
     pub problem: TemplateParseProblem,
 }
 
-/// What is wrong with a text.
+/// The problem of a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateParseProblem {
     /// Go refuses it too.
@@ -84,7 +84,7 @@ pub enum TemplateParseProblem {
     /// Neither Go nor sprig has such a function.
     #[error("function {0:?} not defined")]
     UnknownFunction(String),
-    /// Go or sprig has it, and it is left out here.
+    /// Go or sprig has it, but this crate does not.
     #[error("function {name:?} is not available: {why}")]
     FunctionLeftOut {
         /// Its name.
@@ -92,7 +92,7 @@ pub enum TemplateParseProblem {
         /// The reason.
         why: &'static str,
     },
-    /// Go has it, and it is left out here.
+    /// Go has it, but this crate does not.
     #[error("{0} are not available")]
     LeftOut(&'static str),
     /// It is larger than the caller allows.
@@ -117,11 +117,11 @@ impl TemplateParseProblem {
 pub struct TemplateRenderError {
     /// Where.
     pub place: TemplatePlace,
-    /// What went wrong there.
+    /// The problem at that place.
     pub problem: TemplateRenderProblem,
 }
 
-/// What went wrong.
+/// The problem of a rendering.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateRenderProblem {
     /// A key that the data does not have.
@@ -135,7 +135,7 @@ pub enum TemplateRenderProblem {
     Call {
         /// The function.
         function: &'static str,
-        /// What it says.
+        /// Its message.
         message: String,
     },
     /// Go may render it, and this crate does not.
@@ -160,7 +160,7 @@ impl TemplateRenderProblem {
     }
 }
 
-/// What Go may render and this crate does not: it would not be the same text, or nobody can want it.
+/// Output that Go may render and this crate refuses: it would not be the same text, or it has no use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A function cut a character into pieces, or decoded bytes that are no text.
@@ -174,7 +174,7 @@ pub enum Refusal {
     Regex {
         /// The expression.
         pattern: String,
-        /// What is not available.
+        /// The unavailable syntax.
         why: String,
     },
     /// Only UTC is known.
@@ -197,7 +197,7 @@ pub enum Refusal {
     /// A JSON text that Go repairs or that is nested too deeply.
     #[error("fromJson of {0}")]
     Json(&'static str),
-    /// What Go does depends on the memory behind a list.
+    /// Go's result depends on the memory behind a list.
     #[error("slice beyond the end of a list")]
     Beyond,
     /// A change to a dictionary that Go allows and that cannot be wanted.
@@ -236,7 +236,7 @@ pub enum TemplateLimit {
     /// Work.
     #[error("takes more than {0} steps")]
     Steps(u64),
-    /// What is written.
+    /// The output.
     #[error("the output is longer than {0} bytes")]
     Output(usize),
     /// One value.
@@ -248,7 +248,7 @@ pub enum TemplateLimit {
     /// A regular expression.
     #[error("a regular expression has more than {0} elements")]
     Regex(usize),
-    /// The groups of a regular expression that keep what they match.
+    /// The capturing groups of a regular expression.
     #[error("a regular expression has more than {0} groups")]
     Groups(usize),
     /// Variables that one template can see at a time.

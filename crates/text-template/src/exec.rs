@@ -19,7 +19,7 @@ use crate::{
     value::{List, Value},
 };
 
-/// What is the same for a whole rendering.
+/// The constants of a whole rendering.
 pub(crate) struct Setting<'t> {
     pub(crate) name: &'t str,
     pub(crate) text: &'t str,
@@ -85,7 +85,7 @@ impl<'t> Run<'t> {
         self.limited(span, self.meter.steps(1))
     }
 
-    /// Goes one level deeper for what is rendered within.
+    /// Renders the content one level deeper.
     fn deeper<T>(
         &mut self,
         span: Span,
@@ -280,7 +280,7 @@ impl<'t> Run<'t> {
         Ok(value)
     }
 
-    /// A command with what the one before it gave, if there was one.
+    /// A command, with the result of the command before it, if there was one.
     fn command(
         &mut self,
         dot: &Value,
@@ -351,7 +351,7 @@ impl<'t> Run<'t> {
     }
 }
 
-/// What a range goes through.
+/// The places that a range goes through.
 enum Places {
     /// Each element as it is when its turn comes.
     Elements(List, usize),

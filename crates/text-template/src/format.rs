@@ -8,7 +8,7 @@ use crate::{
     unicode::is_print,
 };
 
-/// What stands between `%` and the verb.
+/// The flags and numbers between `%` and the verb.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -40,7 +40,7 @@ use crate::{
 
 pub(crate) use left_out::why_left_out;
 
-/// What a function takes, by its type in Go.
+/// The type of an argument, by its type in Go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     /// `interface {}`: nothing becomes nil.
@@ -93,7 +93,7 @@ type Result<T = Value> = std::result::Result<T, TemplateRenderProblem>;
 pub(crate) struct Function {
     pub(crate) name: &'static str,
     pub(crate) takes: &'static [Takes],
-    /// What all further arguments are, if there may be more.
+    /// The type of all further arguments, if there may be more.
     pub(crate) rest: Option<Takes>,
     pub(crate) how: How,
 }
@@ -113,7 +113,7 @@ pub struct FunctionSummary {
     pub topic: &'static str,
     /// The name.
     pub name: &'static str,
-    /// The name and what it takes, in order.
+    /// The name and the argument types, in order.
     pub usage: String,
 }
 
@@ -288,7 +288,7 @@ impl Call<'_> {
         Ok(self.meter.text(text.into())?)
     }
 
-    /// What is written with limits, as a text.
+    /// The output of a limited writer, as a text.
     fn write(
         &self,
         write: impl FnOnce(&mut MeteredOutput<'_>) -> std::result::Result<(), TemplateRenderProblem>,

@@ -10,7 +10,7 @@ pub(crate) struct TemplateToken {
     pub(crate) to: usize,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     Text,
@@ -297,7 +297,7 @@ impl<'t> Lexer<'t> {
         Ok(())
     }
 
-    /// Whether what is here can follow a word.
+    /// Whether the next character can follow a word.
     fn is_end_of_word(&self) -> bool {
         let is_end = |it: char| is_space(it) || ".,|:)(".contains(it);
         self.peek().is_none_or(is_end) || self.rest().starts_with("}}")
@@ -346,7 +346,7 @@ impl<'t> Lexer<'t> {
         Ok(())
     }
 
-    /// Whatever looks like a number; whether it is one, the parser finds.
+    /// Reads text that looks like a number. The parser decides whether it is one.
     fn number(&mut self) -> Lexed {
         let is_whole = self.digits();
         if !is_whole {

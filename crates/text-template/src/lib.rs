@@ -4,12 +4,12 @@
 //! that Go refuses to call with them is refused here too. A whole number of the data is an `int64`, any other number a
 //! `float64`, an object a `map[string]interface {}`.
 //!
-//! Knows nothing of files, processes, the network, the environment and the clock: the time is an argument. What cannot
-//! be the same text as Go's is an error with its place ([`Refusal`]), and so is a function that is not there, when the
-//! text is parsed.
+//! Knows nothing of files, processes, the network, the environment and the clock: the time is an argument.
+//! Output that may differ from Go's is an error with its place ([`Refusal`]), and so is an unknown function,
+//! when the text is parsed.
 //!
-//! Invariant: whatever is rendered is byte for byte what Go renders, at most as large as the caller's
-//! [`TemplateLimits`] say, and after at most so many steps. No text and no data make it panic.
+//! Invariant: the output is byte for byte that of Go, at most as large as the caller's [`TemplateLimits`]
+//! allow, and made in at most so many steps. No text and no data make it panic.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What a template may cost, and what a missing key means.
+//! The cost limits of a template, and the meaning of a missing key.
 
 /// The stack that a thread has by default is enough for this nesting, and not for much more.
 pub const MAX_DEPTH: usize = 100;
@@ -6,7 +6,7 @@ pub const MAX_DEPTH: usize = 100;
 /// Variables that one template can see at a time. They are looked for one by one.
 pub(crate) const MAX_VARIABLES: usize = 1_000;
 
-/// What the caller lets a template cost.
+/// The limits that the caller sets for a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemplateLimits {
     /// Bytes of a template's text.
@@ -48,7 +48,7 @@ impl TemplateLimits {
     }
 }
 
-/// What a field that its dictionary does not have is: Go's option `missingkey`.
+/// The value of a field that its dictionary lacks: Go's option `missingkey`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissingKey {
     /// An error (`missingkey=error`): a file with `<no value>` in the place of a credential must not be written.

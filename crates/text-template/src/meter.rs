@@ -1,7 +1,7 @@
-//! What a rendering has cost so far, and the values that it made.
+//! The cost of a rendering so far, and the values that it made.
 //!
-//! Every list and dictionary is made here and kept to the end. So nothing that a template builds, a dictionary within
-//! itself or one nested a million times, is freed by recursion, or never.
+//! Every list and dictionary is made here and kept to the end. So no value of a template is freed by
+//! recursion, or never: neither a dictionary within itself nor one nested a million times.
 
 use std::{
     cell::{Cell, RefCell},
@@ -86,7 +86,7 @@ impl Meter {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
     }
 
-    /// Counts what a function is given: a step for each 64 bytes of texts, and for each 64 elements.
+    /// Counts the arguments of a function: a step for each 64 bytes of texts, and for each 64 elements.
     pub(crate) fn given(&self, values: &[Value]) -> Result<(), TemplateLimit> {
         let sizes = values.iter().map(Value::size);
         self.looks(sizes.fold(0, usize::saturating_add))
@@ -249,7 +249,7 @@ impl<'m> MeteredOutput<'m> {
         self.meter.work(times)
     }
 
-    /// What was written, as a value.
+    /// The written text, as a value.
     pub(crate) fn finish(self) -> Result<Value, TemplateLimit> {
         self.meter.text(self.text)
     }

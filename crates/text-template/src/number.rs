@@ -6,7 +6,7 @@ pub(crate) fn float_of(number: i64) -> f64 {
     number as f64
 }
 
-/// As Go converts on amd64: towards zero, and the least number for what is out of range.
+/// As Go converts on amd64: towards zero, and the least number for values out of range.
 #[expect(clippy::cast_possible_truncation, reason = "checked")]
 pub(crate) fn int_of(number: f64) -> i64 {
     const BEYOND: f64 = 9_223_372_036_854_775_808.0;
@@ -159,7 +159,7 @@ fn decimal(lower: &str, text: &str) -> Result<f64, Wrong> {
     Ok(number)
 }
 
-/// A mantissa of at most 53 bits: longer ones would have to be rounded, and nobody writes them.
+/// A mantissa of at most 53 bits. Longer ones would have to be rounded, and have no use.
 fn hexadecimal(lower: &str, text: &str) -> Result<f64, Wrong> {
     if lower.contains('_') && !underscores_are_right(text) {
         return Err(Wrong::Syntax);

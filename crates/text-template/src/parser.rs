@@ -51,7 +51,7 @@ pub(crate) fn parse(name: &str, text: &str, limits: &TemplateLimits) -> ParsedBl
     Ok(parser.trees)
 }
 
-/// What a template that is being read knows. Each one begins anew.
+/// The variables and ranges of the template that is being parsed. Each template starts empty.
 #[derive(Debug)]
 struct VariableScope {
     variables: Vec<String>,
@@ -157,7 +157,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Goes one level deeper for what is read within.
+    /// Parses the content one level deeper.
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> ParsedBlock<T>) -> ParsedBlock<T> {
         self.depth += 1;
         if self.depth > self.most {

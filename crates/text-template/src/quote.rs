@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::unicode::is_print;
 
-/// A literal that cannot be read, or whose text is no text.
+/// A literal that cannot be parsed, or whose content is no text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnreadQuote {
     Syntax,

@@ -1,7 +1,8 @@
 //! Regular expressions in the part of Go's syntax that this crate's engine reads in the same way.
 //!
-//! An expression is read by Go's rules and written anew for the engine. What it does not know is refused, and so are
-//! repetitions of what can be empty, on which the two sides need not agree.
+//! An expression is parsed by Go's rules and written again for the engine. Syntax that the engine does not
+//! know is refused. So are repetitions of expressions that match the empty text, on which the two sides need
+//! not agree.
 
 mod class;
 
@@ -17,11 +18,11 @@ use crate::{
 /// More copies of anything are an error in Go, so no caller may allow more elements.
 const MOST: usize = 1_000;
 
-/// What a compiled expression may take.
+/// The limit of a compiled expression.
 const COMPILED: usize = 8 << 20;
 const CACHE: usize = 1 << 20;
 
-/// Groups that keep what they match. Go has no such bound.
+/// The limit of capturing groups. Go has no such bound.
 const GROUPS: usize = 32;
 
 /// About how many states of the engine an element is: a class of characters is a small machine of bytes.
@@ -35,7 +36,7 @@ const PLACES: usize = 2 * 16;
 pub(crate) struct RegexExpression {
     pub(crate) regex: Regex,
     elements: usize,
-    /// What a search takes at most, which the meter counts.
+    /// The largest cost of a search, which the meter counts.
     pub(crate) bytes: usize,
 }
 
@@ -103,7 +104,7 @@ impl From<TemplateLimit> for RegexStop {
     }
 }
 
-/// What was read.
+/// A parsed part.
 #[derive(Debug, Clone, Copy)]
 struct RegexPart {
     can_be_empty: bool,
@@ -131,7 +132,7 @@ struct RegexReader<'m, 'p> {
     rest: &'p str,
     written: String,
     most: usize,
-    /// Groups that keep what they match, and are closed.
+    /// Capturing groups that are closed.
     groups: usize,
 }
 

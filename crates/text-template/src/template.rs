@@ -42,7 +42,7 @@ impl TextTemplate {
         Self { missing, ..self }
     }
 
-    /// The text for some data. `now` is what the function of that name gives.
+    /// The text for some data. `now` is the result of the function of that name.
     pub fn render(
         &self,
         data: &Json,

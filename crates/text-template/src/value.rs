@@ -1,4 +1,4 @@
-//! What templates compute with: JSON's values, with the types that they have in Go.
+//! The values of templates: JSON's values, with the types that they have in Go.
 //!
 //! Dictionaries are shared and can change, lists share their elements, as in Go.
 
@@ -28,7 +28,7 @@ pub(crate) enum Value {
     Time(Timestamp),
 }
 
-/// What a list's elements are in Go.
+/// The type of a list's elements in Go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Elements {
     Any,

@@ -1,4 +1,5 @@
-//! Templates that want too much, each with the limit that stops it. Whoever may write a class of connectors may try.
+//! Templates that exceed each limit, with the limit that stops them. Every author of a class of connectors
+//! can write one.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What a template pays for, in steps and memory: no work goes uncounted.
+//! The steps and the memory that a template pays for: no work goes uncounted.
 
 #![allow(
     clippy::unwrap_used,
@@ -82,7 +82,7 @@ fn steps(text: &str, data: &Value) -> u64 {
     enough
 }
 
-/// Each 64 bytes of a text and each 64 elements that a function is given are a step, whatever it does with them.
+/// Each 64 bytes of a text and each 64 elements of an argument are a step, regardless of the function's work.
 #[test]
 fn every_function_pays_for_what_it_is_given() {
     let small = json!({"s": "", "list": [], "dict": {}});
@@ -116,7 +116,7 @@ fn every_function_pays_for_what_it_is_given() {
     }
 }
 
-/// A text twice as long takes twice as many steps, wherever its lines are broken.
+/// A text twice as long takes twice as many steps, for all line widths.
 #[test]
 fn lines_are_broken_in_linear_time() {
     let of = |text: &str, length: usize| steps(text, &json!({"s": "x".repeat(length)}));
@@ -131,7 +131,7 @@ fn lines_are_broken_in_linear_time() {
     }
 }
 
-/// What a range goes through is paid for before it is copied, also when the range ends at once.
+/// A range pays for its elements before it copies them, also when it ends at once.
 #[test]
 fn a_range_pays_for_what_it_copies() {
     let entries: serde_json::Map<_, _> = (0..1_000).map(|it| (it.to_string(), json!(1))).collect();
@@ -180,7 +180,7 @@ fn a_template_has_a_limited_number_of_variables() {
         let problem = parsed(&text).unwrap_err().problem;
         assert_eq!(problem, TemplateParseProblem::Limit(limit));
     }
-    // Those that cannot be seen any more do not count, nor does what a variable gets later.
+    // Variables out of scope do not count, nor do later assignments to a variable.
     for text in [
         "{{ if 1 }}{{ $a := 1 }}{{ $b := 1 }}{{ end }}".repeat(2_000),
         format!("{{{{ $a := 1 }}}}{}", "{{ $a = 2 }}".repeat(2_000)),

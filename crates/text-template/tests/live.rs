@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const MEMORY_KIB: &str = "4000000";
 const OUTPUT: u64 = 64 << 20;
 
-/// What Go says where it says nothing within these limits.
+/// The answer of Go when it does not finish within these limits.
 const UNFINISHED: &str = "Go takes too much time, memory or output";
 
 /// The answers of Go's program to these questions, in their order.
@@ -83,7 +83,7 @@ fn ask_one_process(questions: &[Value]) -> Option<Vec<Answer>> {
     std::thread::spawn(move || {
         let mut text = String::new();
         let read = output.take(OUTPUT).read_to_string(&mut text);
-        // Nobody waits for it any more when it comes too late.
+        // No thread waits for it any more when it comes too late.
         let _ = sender.send(read.map(|_| text));
     });
     let text = receiver.recv_timeout(PATIENCE).ok().and_then(Result::ok);
@@ -145,7 +145,7 @@ fn every_case_is_rendered_as_go_renders_it_or_refused() {
     hold(&asked, &data());
 }
 
-/// What the tests without Go are held to. `UPDATE_RECORDED` writes it.
+/// The recorded answers for the tests without Go. `UPDATE_RECORDED` writes them.
 #[test]
 fn what_is_recorded_is_what_go_says() {
     let data = data();
@@ -167,7 +167,7 @@ fn what_is_recorded_is_what_go_says() {
                     Answer::Bytes => ("bytes", json!(true)),
                     Answer::Error(error) => ("error", json!(error)),
                 };
-                // In this order, whatever order serde_json is built for.
+                // In this order, regardless of the order for which serde_json is built.
                 let (case, missing) = (json!(case), json!(missing));
                 lines.push_str(
                     &[
@@ -195,7 +195,7 @@ fn what_is_recorded_is_what_go_says() {
     }
 }
 
-/// The actions of a case, each alone: an error of one hides what the others are.
+/// The actions of a case, each alone: an error of one hides the results of the others.
 fn actions(case: &str) -> Vec<&str> {
     let actions = case.match_indices("{{").map(|(from, _)| {
         let rest = &case[from..];
@@ -229,7 +229,8 @@ fn random_templates_are_rendered_as_go_renders_them_or_refused() {
         })
         .collect();
     let data = data();
-    // What we refuse, Go may render, and it has no limits: it would count to the largest number there is.
+    // Go may render a template that this crate refuses, and has no limits: it would count to the largest
+    // number.
     let nothing = Answer::Text(String::new());
     let class = |(text, missing): &(String, usize)| {
         compare(text, &data, MISSING[*missing].1, &nothing)

@@ -1,4 +1,4 @@
-//! What holds for every text, every data and every limit.
+//! Properties of every text, every data and every limit.
 
 #![allow(
     clippy::unwrap_used,

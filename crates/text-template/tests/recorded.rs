@@ -1,5 +1,5 @@
-//! The cases, held to what Go's program said when it was last asked. Adding a case is adding it to a file of its topic
-//! in `tests/cases`, and `UPDATE_RECORDED=1 cargo xtask test templates`.
+//! The cases, compared with the recorded answers of Go's program. To add a case, add it to a file of its
+//! topic in `tests/cases`, and run `UPDATE_RECORDED=1 cargo xtask test templates`.
 
 #![allow(
     clippy::unwrap_used,
@@ -46,7 +46,7 @@ fn every_case_is_rendered_as_go_rendered_it_or_refused() {
         }
     }
     assert!(cases_seen >= 600, "{cases_seen}");
-    // What Go renders and we do not: every class has a case.
+    // Refused output that Go renders: every class has a case.
     let classes: Vec<&str> = refused.into_keys().collect();
     assert_eq!(
         classes,

@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl<'t> Run<'t> {
-    /// Calls a function with words and with what the command before gave.
+    /// Calls a function with words and with the result of the command before.
     pub(super) fn call(
         &mut self,
         dot: &Value,

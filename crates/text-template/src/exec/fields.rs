@@ -68,7 +68,7 @@ impl<'t> Run<'t> {
         }
     }
 
-    /// The value whose fields follow.
+    /// The value before a chain of fields.
     pub(super) fn chained(&mut self, dot: &Value, word: &'t Word) -> Rendered<Value> {
         match &word.term {
             Term::Pipe(pipe) => self.pipe(dot, pipe),

@@ -1,4 +1,4 @@
-//! Dictionaries. They are shared: what changes one changes it wherever it is seen.
+//! Dictionaries. They are shared: a change is visible through all references.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -109,7 +109,7 @@ fn dict(call: &Call<'_>) -> Result {
     Ok(call.meter.dict(false, entries)?)
 }
 
-/// Keys, what is given when one is missing, and the dictionary.
+/// Keys, the default for a missing key, and the dictionary.
 fn dig(call: &Call<'_>) -> Result {
     let [keys @ .., usual, dict] = call.values.as_slice() else {
         return Err(call.failed("dig needs at least three arguments"));

@@ -133,7 +133,7 @@ fn base32(bytes: &[u8]) -> String {
     text
 }
 
-/// None for what is not in the encoding; line ends are read over.
+/// None for text in another encoding; line ends are skipped.
 fn from_base32(text: &str) -> Option<Vec<u8>> {
     let text = text.replace(['\r', '\n'], "");
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! What Go and sprig have and this crate leaves out.
+//! The functions of Go and sprig that this crate leaves out.
 
 const RANDOM: &str = "its result would be another one each time";
 const OUTSIDE: &str = "a template sees nothing of the machine it is rendered on";

@@ -84,7 +84,7 @@ fn largest(call: &Call<'_>, is_largest: bool) -> Result {
 fn largest_float(call: &Call<'_>, is_largest: bool) -> Result {
     let numbers = call.values.iter().map(to_float);
     let found = numbers.reduce(|one, other| {
-        // Go's Max and Min: what is no number wins.
+        // Go's Max and Min: NaN wins.
         match (one.is_nan() || other.is_nan(), is_largest) {
             (true, _) if one.is_infinite() && (one > 0.0) == is_largest => one,
             (true, _) if other.is_infinite() && (other > 0.0) == is_largest => other,

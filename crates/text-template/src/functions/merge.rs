@@ -66,7 +66,7 @@ fn merge(
     Ok(())
 }
 
-/// What the library takes for empty is the zero of its type; a time never is.
+/// The library takes the zero of a type for empty. A time is never empty.
 fn is_set(value: &Value) -> bool {
     value.is_true()
 }

@@ -93,7 +93,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     ),
     function("nospace", TEXT, |call| {
         let text = call.text(0);
-        // Byte for byte, so that what is not ASCII suffers, as in the library.
+        // Byte for byte, so that characters beyond ASCII are damaged, as in the library.
         if !text.bytes().any(|it| unicode::is_space(char::from(it))) {
             return Ok(Value::Text(text));
         }

@@ -105,7 +105,7 @@ impl Value {
     }
 }
 
-/// As the library cast does it, where what is no number is 0.
+/// As in the library cast: a value that is no number becomes 0.
 pub(super) fn to_int(value: &Value) -> i64 {
     match value {
         Value::Int(number) | Value::Int64(number) => *number,

@@ -1,4 +1,4 @@
-//! Texts, actions and what they enclose.
+//! Texts, actions and their bodies.
 
 use super::{Ending, ParsedBlock, Parser, literal::string};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     lexer::{TemplateToken, TokenKind},
 };
 
-/// What an action is: a node, or the end of the list that it stands in.
+/// The result of an action: a node, or the end of its list.
 enum ControlPiece {
     Node(TemplateNode),
     Ending(Ending, TemplateToken),
@@ -159,7 +159,7 @@ impl Parser<'_> {
         Ok(Branches { arms, otherwise })
     }
 
-    /// What stands between an else and its end.
+    /// The list between an else and its end.
     fn last_list(&mut self) -> ParsedBlock<Vec<TemplateNode>> {
         let (nodes, ending, token) = self.list()?;
         if ending == Ending::Else {

@@ -9,7 +9,7 @@ use crate::{
     quote::{UnreadQuote, unquote, unquote_character},
 };
 
-/// The text that a string literal stands for.
+/// The text of a string literal.
 pub(super) fn string(parser: &Parser<'_>, token: TemplateToken) -> ParsedBlock<String> {
     unquote(parser.word(token)).or_else(|unread| unreadable(parser, token, unread))
 }
@@ -29,7 +29,7 @@ fn left_out<T>(parser: &Parser<'_>, token: TemplateToken, what: &'static str) ->
     Err(parser.error(span, TemplateParseProblem::LeftOut(what)))
 }
 
-/// The number that a literal stands for.
+/// The number of a literal.
 pub(super) fn number(parser: &Parser<'_>, token: TemplateToken) -> ParsedBlock<NumberLiteral> {
     let text = parser.word(token);
     if token.kind == TokenKind::Character {

@@ -1,4 +1,4 @@
-//! The cases, what Go said about them, and when both sides agree.
+//! The cases, Go's answers to them, and the rule when both sides agree.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use text_template::{
     MissingKey, TemplateLimits, TemplateParseProblem, TemplateRenderProblem, TextTemplate,
 };
 
-/// What `now` is: 2026-03-04 15:06:07 UTC.
+/// The time of `now`: 2026-03-04 15:06:07 UTC.
 pub(crate) const NOW: i64 = 1_772_636_767;
 
 /// The three meanings of a missing key, by Go's names; the first one is the usual one here.
@@ -22,7 +22,7 @@ pub(crate) const MISSING: [(&str, MissingKey); 3] = [
     ("default", MissingKey::NoValue),
 ];
 
-/// What Go says.
+/// The answer of Go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     Text(String),
@@ -48,7 +48,7 @@ fn folder(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// What all cases are rendered with.
+/// The data of all cases.
 pub(crate) fn data() -> Value {
     let text = fs::read_to_string(folder("cases/data.json")).unwrap();
     serde_json::from_str(&text).unwrap()
@@ -74,7 +74,7 @@ pub(crate) fn recorded(topic: &str) -> PathBuf {
     folder("recorded").join(format!("{topic}.jsonl"))
 }
 
-/// What this crate says: the text, or the error and whether Go may render what it refuses.
+/// The answer of this crate: the text, or the error and whether Go may render the refused output.
 fn ours(
     text: &str,
     data: &Value,
@@ -122,7 +122,7 @@ fn class(refusal: &text_template::Refusal) -> &'static str {
     }
 }
 
-/// The class of what only we refuse, or what is wrong.
+/// The class of a refusal of this crate alone, or the difference.
 pub(crate) fn compare(
     text: &str,
     data: &Value,

@@ -1,4 +1,5 @@
-//! Random templates by a grammar. Each choice is a number of a tape, so that proptest can shrink what it finds.
+//! Random templates by a grammar. Each choice is a number of a tape, so that proptest can shrink a failing
+//! template.
 
 use std::fmt::Write as _;
 
@@ -16,7 +17,7 @@ struct Grammar {
     /// How many variables are there.
     variables: usize,
     in_range: bool,
-    /// Whether the template `t` is there.
+    /// Whether the template `t` exists.
     has_other: bool,
     /// Within the template `t`, which a range may call.
     in_other: bool,
@@ -52,7 +53,7 @@ const TEXTS: [&str; 24] = [
 const INTS: [&str; 12] = [
     "0", "1", "2", "3", "-1", "5", "12", "'a'", "0x10", "-3", "7", "1.0",
 ];
-/// What a range may go through within another one.
+/// The values of a range within another one.
 const SMALL: [&str; 7] = [
     "3",
     "0",
@@ -412,7 +413,7 @@ impl Grammar {
 
     fn function(&mut self, depth: usize, is_piped: bool) -> String {
         let mut usage = String::new();
-        // What comes out of a pipe seldom is of a type that only some functions take.
+        // The value of a pipe seldom has a type that only some functions take.
         for _ in 0..4 {
             let place = self.below(self.functions.len());
             usage.clone_from(&self.functions[place].usage);
