@@ -1,4 +1,4 @@
-//! What is wrong with a wish for files, or with the files.
+//! The errors of a request for files, or of the files.
 
 use text_template::{TemplateParseError, TemplateRenderError};
 use thiserror::Error;
@@ -45,9 +45,9 @@ pub enum FilesError {
     /// No class has the configuration.
     #[error("no class of these connectors has a configuration `{name}`; they have {known}")]
     NoConfiguration {
-        /// What was asked for.
+        /// The requested configuration.
         name: String,
-        /// What there is.
+        /// The existing configurations.
         known: String,
     },
     /// A value is needed.
@@ -69,15 +69,15 @@ pub enum FilesError {
     NoParam {
         /// The configuration.
         configuration: String,
-        /// What was given.
+        /// The given parameter.
         param: String,
-        /// What there is.
+        /// The existing parameters.
         known: String,
     },
     /// A file that no volume has.
     #[error("`{0}` is no name of a file in a volume")]
     FileName(String),
-    /// Nothing is left out by it.
+    /// The exclusion matches no file.
     #[error(
         "volume attribute `configuration.names` leaves out `{0}`, which is not among the files"
     )]
@@ -94,7 +94,7 @@ pub enum FilesError {
         /// The other class.
         second: String,
     },
-    /// What other software says of a proxy is no address.
+    /// The address that other software wrote for a proxy is invalid.
     #[error(
         "connector {0}: `status.proxy.httpAddress.url` is no address of a proxy: use http://host:port"
     )]
@@ -118,7 +118,7 @@ pub enum FilesError {
         class: String,
         /// The configuration.
         configuration: String,
-        /// What is wrong, and where.
+        /// The error, and its place.
         #[source]
         error: FileTemplateError,
     },

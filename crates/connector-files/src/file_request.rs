@@ -1,4 +1,4 @@
-//! What the author of a pod asks for: configurations by name, files to leave out, and values of parameters.
+//! The request of a pod's author: configurations by name, files to leave out, and values of parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub struct FileRequest {
     pub(crate) configurations: Vec<String>,
     /// The files that are left out of all classes and of the built-in ones.
     pub(crate) left_out: BTreeSet<String>,
-    /// The files that are left out of what one class writes: class and file.
+    /// The files to leave out of the output of one class: class and file.
     pub(crate) left_out_of_class: BTreeSet<(String, String)>,
     /// The values of parameters.
     pub(crate) params: Params,

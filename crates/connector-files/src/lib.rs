@@ -1,12 +1,12 @@
-//! The files of a volume: from connectors, their classes, and what the author of the pod asks for.
+//! The files of a volume: from connectors, their classes, and the request of the pod's author.
 //!
-//! Owns which files there are, which of two files of one name counts, and what the templates of a class see. The
-//! language of the templates is that of `text-template`.
+//! Owns the set of files, the choice between two files of one name, and the data for the templates of a
+//! class. The language of the templates is that of `text-template`.
 //!
 //! Knows nothing of mounts, nodes and the API server: the token and the time are arguments. It does no input or output.
 //!
-//! Invariant: a set is complete or an error. No file holds the place of a value that is missing, and no file is one of
-//! two that differ by chance.
+//! Invariant: a set is complete or an error. No file has a placeholder for a missing value, and no file
+//! depends on the order of two classes.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What the files of a volume may come to.
+//! The limits of the files of a volume.
 
 /// The most files of a volume, those of `.connector` apart.
 pub(crate) const MOST_FILES: usize = 64;

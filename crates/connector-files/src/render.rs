@@ -15,9 +15,9 @@ use crate::{
     tool::{FileConflict, FileContext, Tool},
 };
 
-/// What stands for the token in the errors of templates.
+/// The text in place of the token in the errors of templates.
 const TOKEN: &str = "(token)";
-/// What Go prints for a value that is missing, also by `printf` and within HTML.
+/// Go's output for a missing value, also by `printf` and within HTML.
 const NO_VALUES: [&str; 4] = ["<no value>", "(<nil>)", "&lt;no value&gt;", "(&lt;nil&gt;)"];
 /// Names in a message.
 const MOST_NAMES: usize = 10;
@@ -169,7 +169,7 @@ fn values(
     each.collect()
 }
 
-/// What a template sees.
+/// The data for a template.
 fn variables(class: &ClassTools<'_>, values: &Map<String, Value>, token: Option<&str>) -> Value {
     let connectors: Vec<_> = class.tools.iter().map(connector).collect();
     let certificates = class
@@ -247,8 +247,8 @@ fn rendered(
     };
     let template = TextTemplate::parse(file, text, &limits)?.with_missing_key(MissingKey::NoValue);
     let render = |variables: &Value| template.render(variables, &limits, context.now);
-    // What is told about a file is told of one with another text in the token's place: errors quote values, and even the
-    // number of a line can depend on them.
+    // Errors about a file come from a rendering with another text in the token's place. Errors quote values,
+    // and even the number of a line can depend on them.
     let with_this_token = || FileTemplateError::WithThisToken(file.to_owned());
     let shown = || render(&with_token(context.token.map(|_| TOKEN)));
     let Ok(rendered) = render(visible) else {
@@ -274,8 +274,8 @@ fn rendered(
     Ok(rendered)
 }
 
-/// The line in which a missing value is printed, counted from 1. Templates ask with `if` whether a value is there, so a
-/// missing one is no error by itself. Printed, it would be a wrong credential.
+/// The line in which a missing value is printed, counted from 1. Templates test with `if` whether a value
+/// exists, so a missing one is no error by itself. Printed, it would be a wrong credential.
 fn missing_value(text: &str) -> Option<usize> {
     let is_missing = |line: &str| NO_VALUES.iter().any(|it| line.contains(it));
     text.lines().position(is_missing).map(|line| line + 1)

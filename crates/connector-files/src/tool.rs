@@ -1,4 +1,4 @@
-//! What files are made from: connectors with their classes, the pod's token, and the time.
+//! The inputs of files: connectors with their classes, the pod's token, and the time.
 
 use connectors_api::{Connector, ConnectorClass};
 use jiff::Timestamp;
@@ -14,18 +14,18 @@ pub struct Tool<'a> {
     pub address: &'a str,
 }
 
-/// What files depend on beside connectors and classes.
+/// The inputs of files beside connectors and classes.
 #[derive(Clone, Copy)]
 pub struct FileContext<'a> {
     /// The pod's token for the proxy.
     pub token: Option<&'a str>,
     /// The time of the function `now`.
     pub now: Timestamp,
-    /// What becomes of a file that two classes write.
+    /// The treatment of a file that two classes write.
     pub conflict: FileConflict,
 }
 
-/// What becomes of a file that two classes write.
+/// The treatment of a file that two classes write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileConflict {
     /// The set is refused: which file a tool reads must not depend on the order of a list.

@@ -1,4 +1,4 @@
-//! The sample classes: each is a class of the API, and its files are what the tools read.
+//! The sample classes: each is a class of the API, and the tools can read its files.
 
 #![allow(
     clippy::unwrap_used,
