@@ -1,8 +1,8 @@
 //! All writes: each with its precondition, each only while this process leads, each counted.
 //!
-//! What is new is created by POST, which never touches what has the name already; what is there is changed
-//! by server-side apply, pinned to the UID and the version that was read, so that a decision made on
-//! something else changes nothing and nothing that was deleted comes back.
+//! A new object is created by POST, which never changes an existing object of that name. An existing object
+//! is changed by server-side apply, pinned to the UID and the version that was read. So a decision about
+//! another version changes nothing, and no deleted object comes back.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -36,10 +36,10 @@ use crate::{
     seen::{MANAGER, ManagedKind, Pin},
 };
 
-/// How old what was read may be when something is given on it.
+/// The maximum age of reads on which permissions are given.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// Why not everything was written. Whatever it was, the next look starts over.
+/// Why not everything was written. In every case the next look starts over.
 #[derive(Debug, Error)]
 pub enum ApplyError {
     /// A call failed.
@@ -48,10 +48,10 @@ pub enum ApplyError {
     /// Another process leads.
     #[error("this process does not lead")]
     NotLeading,
-    /// Somebody else wrote it first.
+    /// Another client wrote it first.
     #[error("{0} was changed by somebody else meanwhile")]
     Conflict(String),
-    /// What was read is too old to give anything on.
+    /// The reads are too old to give permissions on.
     #[error("what was read is too old to give anything on")]
     Stale,
     /// Something that is not ours has the name.
@@ -93,8 +93,8 @@ impl Applier {
         }
     }
 
-    /// Writes, one after the other, what was decided on what was read at that time. What cannot be taken back keeps
-    /// nothing else from being taken back; nothing is given after it.
+    /// Makes the writes that were decided on reads of that time, one after the other. A removal that fails
+    /// does not stop other removals. Nothing is given after it.
     pub async fn apply(
         &self,
         job: &Job,
@@ -105,7 +105,7 @@ impl Applier {
         let mut so_far = Ok(());
         let mut kept = HashSet::new();
         for WriteStep { write, gives } in steps {
-            // The API server changes no RoleBinding whose Role is gone, so it could not be emptied later.
+            // The API server changes no RoleBinding without its Role, so it could not be emptied later.
             if matches!(write, Write::Delete(ManagedKind::Role, name, _) if kept.contains(name.as_str()))
             {
                 continue;
@@ -134,7 +134,8 @@ impl Applier {
         so_far
     }
 
-    /// How a gift is tried on what was read at that time: no attempt begins when that is too old. None if it is now.
+    /// The retries of a write that gives permissions: no attempt begins when the reads are too old. None if
+    /// they are too old now.
     fn fresh(&self, read: Instant) -> Option<RetryPolicy> {
         let left = FRESH.checked_sub(read.elapsed())?;
         Some(RetryPolicy {
@@ -252,7 +253,7 @@ impl Applier {
                 uid: Some(pin.uid),
                 resource_version: Some(pin.version),
             }),
-            // Otherwise a deletion in the foreground, which anybody may ask for, keeps it effective.
+            // Otherwise a deletion in the foreground, which any user may request, keeps it effective.
             propagation_policy: Some(PropagationPolicy::Background),
             ..DeleteParams::default()
         };
@@ -264,7 +265,7 @@ impl Applier {
                 let Some(kept) = answer.left() else {
                     return Ok(());
                 };
-                // Any version may be emptied: the object gives less afterwards, whatever it says meanwhile.
+                // Any version may be emptied, regardless of its content: afterwards the object gives less.
                 let pin = (kept.meta().uid.clone().unwrap_or_default(), None);
                 let empty = kept.emptied();
                 self.change(job, name, &empty, pin, self.policy).await?;
@@ -292,7 +293,7 @@ impl Applier {
             granted_subjects,
             conditions,
         } = status;
-        // Each field is named, because one that is left out would stay as it is.
+        // Each field is set, because an omitted one would keep its value.
         let patch = json!({
             "metadata": {"uid": policy.owner.uid, "resourceVersion": policy.version},
             "status": {
@@ -309,7 +310,7 @@ impl Applier {
         };
         let patch = Patch::Merge(&patch);
         let call = format!("patch status of accesspolicy {name}");
-        // What is answered is not read: the policy may be one that cannot be.
+        // The answer is not parsed: the policy may be unreadable.
         let send = || async {
             let answer = api.patch_status(&name.name, &params, &patch).await;
             match answer {

@@ -13,7 +13,7 @@ use crate::seen::MostSelected;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "policy-controller", version, about, max_term_width = 100)]
 pub struct Args {
-    /// What every service has.
+    /// The arguments of every service.
     #[command(flatten)]
     pub common: CommonArgs,
     /// The namespace of the installation: of the lease and of the ConfigMap connectors-config
@@ -24,10 +24,10 @@ pub struct Args {
         default_value = "connectors-system"
     )]
     pub namespace: String,
-    /// Who this process is among the replicas: the name of its pod
+    /// Identity of this process among the replicas: the name of its pod
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: String,
-    /// Where the evaluation service is, and what it is shown.
+    /// The address of the evaluation service, and the credentials for it.
     #[command(flatten)]
     pub evaluation: EvaluationArgs,
     /// The file with the CA of the evaluation service; read again when it changes
@@ -36,7 +36,8 @@ pub struct Args {
     /// How often everything managed is compared with the policies, such as 5m
     #[arg(long, value_name = "TIME", default_value = "5m")]
     pub sweep_interval: PositiveDuration,
-    /// How many subjects the selectors of one policy may find; one that finds more grants nobody a standing permission
+    /// How many subjects the selectors of one policy may find; with more, the policy gives no standing
+    /// permission
     #[arg(long, value_name = "NUMBER", default_value_t = MostSelected::default().0)]
     pub max_selected_subjects: usize,
 }

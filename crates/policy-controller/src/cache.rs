@@ -1,7 +1,6 @@
-//! What the watches show, with what leads from an object that changed to the policies that may have to be
-//! looked at again.
+//! The state from the watches, and the map from a changed object to the policies that need another look.
 //!
-//! Nothing is written on what is in here: it says what is worth a live look.
+//! No write relies on this state: it only tells which policies need a live look.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -20,17 +19,17 @@ use service_kit::{byte_budget::ByteBudget, controller::queue::Urgency};
 
 use crate::seen::{Labels, ManagedCached, ManagedKind, MostSelected, Name, Surroundings};
 
-/// What is kept of the policies of one namespace, in bytes of their specs.
+/// The limit for the policies of one namespace in the cache, in bytes of their specs.
 const MOST_OF_NAMESPACE: usize = 4 * 1024 * 1024;
-/// What is kept of all policies.
+/// The limit for all policies in the cache.
 const MOST_OF_ALL: usize = 16 * 1024 * 1024;
 
-/// What is looked at: everything that is managed in a namespace for the policy with a UID.
+/// The unit of a look: all objects that are managed in a namespace for the policy with a UID.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Job {
     /// The namespace.
     pub namespace: String,
-    /// The UID of the policy, or what a label says it is.
+    /// The UID of the policy, or its UID according to a label.
     pub uid: String,
 }
 
@@ -44,11 +43,11 @@ pub struct PolicyCached {
     pub uid: String,
     /// It is being deleted.
     pub deleting: bool,
-    /// What it says.
+    /// Its content.
     pub said: CachedPolicy,
 }
 
-/// What a policy says.
+/// The content of a policy.
 #[derive(Clone, Debug)]
 pub enum CachedPolicy {
     /// It is kept, with the bytes that it takes.
@@ -74,7 +73,7 @@ impl PolicyCached {
         }
     }
 
-    /// What it says, if that is known.
+    /// Its content, if it is known.
     #[must_use]
     pub const fn policy(&self) -> Option<&Arc<AccessPolicy>> {
         match &self.said {
@@ -137,7 +136,7 @@ impl Default for State {
 struct Selectors {
     namespaces: Vec<LabelSelector>,
     accounts: Vec<LabelSelector>,
-    /// What the policy says is not kept: it may select anything.
+    /// The cache does not keep the policy's content: it may select anything.
     are_unknown: bool,
 }
 
@@ -145,7 +144,7 @@ impl Selectors {
     fn of(policy: &AccessPolicySpec) -> Self {
         let mut selectors = Self::default();
         let given = policy.default_permission.iter();
-        // They find nobody, so that nothing that changes concerns them.
+        // Too many selectors find no subject, so no change concerns them.
         let given = given.filter(|it| it.binding_template.selectors() <= MOST_SELECTORS);
         for subject in given.flat_map(|it| &it.binding_template.subjects) {
             match SubjectForm::try_from(subject) {
@@ -184,7 +183,7 @@ impl World {
         }
     }
 
-    /// What is known now. To be held for a moment only.
+    /// The current state. The caller must hold the lock only briefly.
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -223,7 +222,7 @@ impl State {
         })
     }
 
-    /// What a policy of that namespace selects from.
+    /// The objects from which a policy of that namespace selects.
     #[must_use]
     pub fn around(&self, namespace: &str) -> Surroundings<'_> {
         static NONE: BTreeMap<String, Labels> = BTreeMap::new();
@@ -242,7 +241,7 @@ impl State {
         Arc::clone(self.configuration.namespace_keys())
     }
 
-    /// Who may ask where a policy does not say, once that was asked for.
+    /// The requesters of policies that name none, once the configuration is known.
     #[must_use]
     pub fn default_requesters(&self) -> Option<DefaultRequesters> {
         self.is_configured
@@ -304,7 +303,7 @@ impl State {
         there.filter_map(|(_, (cached, _))| cached.policy())
     }
 
-    /// What is managed for a job.
+    /// The managed objects of a job.
     #[must_use]
     pub fn managed(&self, job: &Job) -> &BTreeMap<(ManagedKind, String), ManagedCached> {
         static NONE: BTreeMap<(ManagedKind, String), ManagedCached> = BTreeMap::new();
@@ -352,7 +351,7 @@ impl State {
         jobs.into_iter().map(|job| self.wake(job.clone())).collect()
     }
 
-    /// What holds nothing can lose nothing.
+    /// A job without managed objects has no permission to lose.
     fn wake(&self, job: Job) -> (Job, Urgency) {
         let urgency = if self.managed.contains_key(&job) {
             Urgency::Urgent
@@ -362,7 +361,7 @@ impl State {
         (job, urgency)
     }
 
-    /// A policy is there, has changed, or is gone.
+    /// A policy exists, has changed, or is gone.
     pub fn policy(&mut self, name: &Name, policy: Option<PolicyCached>) -> Wakes {
         let job = |uid: &str| Job {
             namespace: name.namespace.clone(),
@@ -394,7 +393,7 @@ impl State {
         jobs.into_iter().map(|job| self.wake(job)).collect()
     }
 
-    /// Forgets what the policies of a namespace say.
+    /// Forgets the content of the policies of a namespace.
     fn overflow(&mut self, namespace: &str) {
         self.budget.release(namespace, self.budget.of(namespace));
         let policies = self.policies.range_mut(Name::new(namespace, "")..);
@@ -438,7 +437,7 @@ impl State {
         self.wakes(|_, it| it.are_unknown || differs(&it.accounts, before.as_ref(), after))
     }
 
-    /// A managed object is there, has changed, or is gone.
+    /// A managed object exists, has changed, or is gone.
     pub fn object(
         &mut self,
         kind: ManagedKind,
@@ -492,7 +491,7 @@ fn differs(selectors: &[LabelSelector], before: Option<&Labels>, after: Option<&
     selectors.any(|it| finds(it, before) != finds(it, after))
 }
 
-/// What was there before, if that changes anything.
+/// The previous value, if it differs.
 #[expect(
     clippy::option_option,
     reason = "nothing changed, or nothing was there before"

@@ -1,8 +1,8 @@
-//! Whether a policy's checks can be judged, and whether somebody who asks could write his own approval.
+//! Whether a policy's checks can be judged, and whether a requester could write an approval itself.
 //!
-//! It is looked at beside everything that grants, slowly: what is found is told in the policy's status and changes
-//! nothing. [`suspects`] says who may ask, [`verdict`] what was found means, both pure; [`facts`] asks, and the
-//! [`inspector`] decides when.
+//! This runs slowly, apart from all code that grants. Its findings go to the policy's status and change no
+//! permission. [`suspects`] finds the accounts that may request, [`verdict`] judges the findings, both pure.
+//! [`facts`] asks, and the [`inspector`] decides when.
 
 pub mod facts;
 pub mod inspector;
@@ -21,23 +21,23 @@ use crate::cache::Job;
 use inspector::Inspection;
 use verdict::ChecksVerdict;
 
-/// What is known of a policy's checks.
+/// The state of a policy's checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Checks {
     /// The policy has none.
     None,
-    /// Nobody has looked since this process started; what was told of this version of the policy holds.
+    /// Not inspected since this process started. The last report about this version of the policy holds.
     AsTold,
-    /// Somebody has looked.
+    /// Inspected.
     Judged(ChecksVerdict),
 }
 
-/// What was found last, by policy.
+/// The last findings, by policy.
 #[derive(Debug, Default)]
 pub struct Inspections(Mutex<HashMap<Job, Inspection>>);
 
 impl Inspections {
-    /// What is known of the checks of this version of a policy.
+    /// The state of the checks of this version of a policy.
     #[must_use]
     pub fn checks(&self, job: &Job, generation: Option<i64>, spec: &AccessPolicySpec) -> Checks {
         if spec.check_granted_permission.is_none() {
@@ -48,8 +48,8 @@ impl Inspections {
         found.map_or(Checks::AsTold, |it| Checks::Judged(it.verdict.clone()))
     }
 
-    /// Keeps what was found, and says whether the status has to tell it. The same verdict about a new version is
-    /// news: until then the status of that version says that its checks were not judged.
+    /// Stores the findings, and returns whether the status has to report them. The same verdict about a new
+    /// version is reported too: until then the status of that version says that its checks were not judged.
     fn keep(&self, job: &Job, found: Inspection) -> bool {
         let (generation, verdict) = (found.generation, found.verdict.clone());
         let before = self.known().insert(job.clone(), found);

@@ -1,4 +1,4 @@
-//! Three days in which everything comes and goes, on virtual time: no map grows with what is gone.
+//! Three days in which all objects come and go, on virtual time: no map grows with deleted objects.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn change(state: &mut State, dice: &mut StdRng, number: usize, all_goes: Option<
     }
 }
 
-/// Wakes, and looks at what is due.
+/// Wakes, and looks at the due jobs.
 fn look(queue: &Queue<Job>, wakes: Wakes, dice: &mut StdRng) {
     for (job, urgency) in wakes {
         queue.wake(job, urgency);
@@ -97,7 +97,7 @@ async fn every_map_is_as_it_was_after_three_days_of_churn() {
         look(&queue, wakes, &mut dice);
     }
     assert_eq!(state.census(), caches);
-    // What failed is tried again until it succeeds; then no map of the queue holds it.
+    // A failed job is tried again until it succeeds; then no map of the queue holds it.
     for _ in 0..100 {
         advance(Duration::from_mins(3)).await;
         while let Some(taken) = queue.take(&Urgency::ALL).now_or_never() {

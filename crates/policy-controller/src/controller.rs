@@ -1,4 +1,4 @@
-//! The controller itself, without what makes it a process: no arguments, no ports, no signals.
+//! The controller itself, without the parts of a process: no arguments, no ports, no signals.
 
 use std::{
     sync::{Arc, Mutex},
@@ -65,17 +65,17 @@ pub(crate) const CALLS: RetryPolicy = RetryPolicy {
     pauses: Backoff::new(Duration::from_millis(50), Duration::from_millis(500)),
 };
 
-/// What a controller works with.
+/// The parts that a controller is given.
 pub struct Settings {
     /// The Kubernetes API.
     pub client: Client,
-    /// Who looks at Rego.
+    /// The validator of Rego.
     pub validator: Arc<dyn Validator>,
     /// Tells the time.
     pub clock: Clock,
     /// The namespace of the installation.
     pub namespace: String,
-    /// Who this is among the replicas.
+    /// The identity of this process among the replicas.
     pub identity: String,
     /// How long leadership lasts.
     pub lease: LeaseTerms,
@@ -85,7 +85,7 @@ pub struct Settings {
     pub most_selected: MostSelected,
 }
 
-/// Starts everything: the watches, the election, and the workers of whoever leads.
+/// Starts everything: the watches, the election, and the workers of the leader.
 pub fn start(
     settings: Settings,
     registry: &Registry,
@@ -166,7 +166,7 @@ pub(crate) fn queue() -> Queue<Job> {
     Queue::shared(SHARES, PAUSES, |job: &Job| Tenants::one(&job.namespace))
 }
 
-/// What looks at policies' checks needs that.
+/// The parts for the inspection of policies' checks.
 struct Checking {
     client: Client,
     validator: Arc<dyn Validator>,
@@ -208,7 +208,7 @@ fn work(tasks: &mut Tasks, reconciler: &Arc<Reconciler>, election: Election) {
     election.spawn_with(tasks, workers);
 }
 
-/// What each worker takes.
+/// The urgencies that each worker takes.
 fn workers() -> impl Iterator<Item = &'static [Urgency]> {
     let urgent = std::iter::repeat_n(&Urgency::ALL[..1], URGENT_WORKERS);
     urgent.chain(std::iter::repeat_n(
@@ -229,7 +229,7 @@ fn deleted(events: Events, leads: Leads) -> watches::Deleted {
     })
 }
 
-/// Counts what the caches and the queue show.
+/// Sets the gauges of the caches and the queue.
 async fn gauges(reconciler: Arc<Reconciler>, stop: Stop) {
     let number = |count: usize| count.try_into().unwrap_or(i64::MAX);
     let measurement = || {

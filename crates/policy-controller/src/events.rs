@@ -8,7 +8,7 @@ use tracing::info;
 
 use crate::{plan::tell::Told, seen::OwnerPolicy};
 
-/// What this controller does.
+/// The action of this controller.
 const ACTION: &str = "Synchronize";
 
 /// Tells people.

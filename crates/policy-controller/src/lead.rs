@@ -1,6 +1,6 @@
-//! The work of a leader, in its order: remove the objects of policies that are gone, look at every policy that holds
-//! something, then at all others. The same is repeated every few minutes, for changes that no event told; a part of the
-//! policies is then read anew, for changes that the caches missed.
+//! The work of a leader, in its order: remove the objects of policies that are gone, look at every policy
+//! that has managed objects, then at all others. The same is repeated every few minutes, for changes without
+//! an event. A part of the policies is then read again, for changes that the caches missed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,9 +29,9 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// How often a sweep that cannot read is repeated before the work begins without it.
 const ATTEMPTS: usize = 3;
 
-/// What leads.
+/// The leader's part of the process.
 pub struct Leading {
-    /// What looks at policies.
+    /// Looks at policies.
     pub reconciler: Arc<Reconciler>,
     /// Whether the caches are complete.
     pub caches: Readiness,

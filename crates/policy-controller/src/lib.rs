@@ -1,15 +1,16 @@
 //! Keeps the standing permissions of access policies in force.
 //!
-//! Owns: the Roles and RoleBindings that say what a policy's `defaultPermission` says of the connectors,
-//! namespaces and service accounts that there are, and the policy's status. What was read goes into a pure
-//! function ([`plan`]), and the writes that come out of it are made in their order ([`apply`]).
+//! Owns: the Roles and RoleBindings that express a policy's `defaultPermission` for the existing connectors,
+//! namespaces and service accounts, and the policy's status. The reads go into a pure function ([`plan`]),
+//! and its writes are made in their order ([`apply`]).
 //!
-//! Refuses to know: approvals, requests and the switch. A standing permission is held whether or not approvals are
-//! enabled. Of a policy's checks it says whether they can be judged ([`checks`]), and never what they say.
+//! Refuses to know: approvals, requests and the switch. A standing permission is in force whether or not
+//! approvals are enabled. Of a policy's checks it reports whether they can be judged ([`checks`]), and never
+//! their result.
 //!
-//! Invariant: a policy never gives a subject a permission that neither the old nor the new state of the cluster gives.
-//! A permission is given only on live reads that are at most five seconds old, and every write names the version that
-//! was read.
+//! Invariant: a policy never gives a subject a permission that neither the old nor the new state of the
+//! cluster gives. A permission is given only on live reads that are at most five seconds old, and every write
+//! names the version that was read.
 
 #![allow(
     clippy::doc_markdown,

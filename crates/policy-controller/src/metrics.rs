@@ -1,8 +1,8 @@
-//! Numbers that answer an operator's questions. No label holds a name that somebody else chose.
+//! Numbers that answer an operator's questions. No label contains a name that a tenant chose.
 
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
-/// What is counted and measured.
+/// The counters and histograms.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// From noticing a change to the last write that it asked for.

@@ -55,9 +55,9 @@ pub struct PolicyLive {
     pub generation: Option<i64>,
     /// It is being deleted.
     pub deleting: bool,
-    /// What it says, or why nobody can read it.
+    /// Its content, or why it cannot be parsed.
     pub spec: Result<AccessPolicySpec, String>,
-    /// What was told about it last.
+    /// Its status as last written.
     pub status: Option<AccessPolicyStatus>,
 }
 
@@ -70,7 +70,7 @@ pub struct PolicyReads {
     pub since: Instant,
     /// The policy; none if there is none.
     pub policy: Option<PolicyLive>,
-    /// What is managed for it.
+    /// Its managed objects.
     pub there: Managed,
     around: Around,
 }
@@ -108,7 +108,7 @@ struct Around {
 }
 
 impl PolicyReads {
-    /// What it selects from.
+    /// The objects from which it selects.
     #[must_use]
     pub fn around(&self) -> Surroundings<'_> {
         Surroundings {
@@ -140,7 +140,8 @@ impl Observer {
         }
     }
 
-    /// Everything that bears on a policy. Its name, if it is known. The keys are followed, and so as new as what is read.
+    /// All objects that concern a policy. Its name, if it is known. The keys come from a watch, so they are
+    /// as new as the reads.
     pub async fn read(
         &self,
         job: &Job,
@@ -169,7 +170,7 @@ impl Observer {
         })
     }
 
-    /// What a policy of that namespace selects from: what no selector is about is not read.
+    /// The objects from which a policy of that namespace selects. Kinds without a selector are not read.
     async fn around(&self, spec: &AccessPolicySpec, own: &str) -> Result<Around, CallError> {
         let mut around = Around::default();
         let api =
@@ -190,7 +191,7 @@ impl Observer {
         }
         let by_label: Vec<_> = forms.iter().filter_map(Selected::of).collect();
         if let Some((first, others)) = by_label.split_first() {
-            // One list, however many selectors: what they select is found in it.
+            // One list for any number of selectors: their objects are found in it.
             let api: Api<Guarded<ServiceAccount, Named>> =
                 if by_label.iter().any(|it| it.is_elsewhere) {
                     Api::all(self.client.clone())
@@ -234,7 +235,7 @@ impl Observer {
         }
     }
 
-    /// The jobs of every policy that is there and is not being deleted.
+    /// The jobs of all existing policies that are not being deleted.
     pub async fn jobs(&self) -> Result<BTreeSet<Job>, CallError> {
         let api = self.policies(None);
         let mut pages = Pages::of(LONG_PAGE, ListParams::default());
@@ -292,7 +293,7 @@ impl Observer {
         })
     }
 
-    /// Whether what has that name is managed for the job.
+    /// Whether the object of that name is managed for the job.
     pub async fn is_managed<K>(&self, job: &Job, name: &str) -> Result<bool, CallError>
     where
         K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
@@ -311,7 +312,7 @@ impl Observer {
     }
 }
 
-/// What is managed for policies. What is managed for requests carries a policy, too.
+/// The objects that are managed for policies. Objects that are managed for requests name a policy, too.
 #[must_use]
 pub fn managed_by_us() -> String {
     format!(
@@ -323,7 +324,7 @@ pub fn managed_by_us() -> String {
     )
 }
 
-/// What an object is managed for, if it is.
+/// The job that an object is managed for, if it is managed.
 #[must_use]
 pub fn job_in(metadata: &ObjectMeta) -> Option<Job> {
     let label = |key: &str| metadata.labels.as_ref()?.get(key);
@@ -336,9 +337,9 @@ pub fn job_in(metadata: &ObjectMeta) -> Option<Job> {
     })
 }
 
-/// What is there and is not being deleted.
+/// The objects that exist and are not being deleted.
 fn there<K: Resource, P>(objects: &[Guarded<K, P>]) -> impl Iterator<Item = (Name, Labels)> {
-    // One whose labels cannot be read is found by no selector, and left out by none.
+    // No selector finds an object with unreadable labels, not even a negative one.
     let objects = objects.iter().filter_map(|it| it.object.as_ref().ok());
     let objects = objects.map(Resource::meta);
     let there = objects.filter(|it| it.deletion_timestamp.is_none());
@@ -385,7 +386,7 @@ fn read_policy(
 ) -> (Result<AccessPolicySpec, String>, Option<AccessPolicyStatus>) {
     let part = |field: &str| object.data.get(field).cloned().unwrap_or(Value::Null);
     let spec = parse::spec(&part("spec")).map_err(|error| error.to_string());
-    // A status that nobody can read is written anew.
+    // An unreadable status is written again.
     (spec, serde_json::from_value(part("status")).ok())
 }
 
@@ -404,7 +405,7 @@ fn found<K: Resource>(object: Guarded<K>, content: &str) -> (String, FoundObject
     (metadata.name.unwrap_or_default(), found)
 }
 
-/// Who else owns what an object says. After we have written it, nobody does.
+/// Another owner of an object's content. After our write there is none.
 fn changed_by(fields: &[ManagedFieldsEntry], content: &str) -> Option<String> {
     let owns = |it: &&ManagedFieldsEntry| {
         let fields = it.fields_v1.as_ref();

@@ -1,4 +1,4 @@
-//! All decisions: what a policy wants, which writes lead there, and what is told.
+//! All decisions: the wanted objects of a policy, the writes that lead to them, and the events.
 //!
 //! Pure: nothing here reads, writes or waits, and the time is given.
 
@@ -35,13 +35,13 @@ pub const MOST_BYTES: usize = 1 << 20;
 pub struct Observed<'a> {
     /// Which policy.
     pub owner: &'a OwnerPolicy,
-    /// What it says.
+    /// Its content.
     pub policy: PolicySeen<'a>,
-    /// What it selects from.
+    /// The objects from which it selects.
     pub around: Surroundings<'a>,
-    /// What is managed for it.
+    /// Its managed objects.
     pub there: &'a Managed,
-    /// What is known of its checks.
+    /// The state of its checks.
     pub checks: Checks,
 }
 
@@ -50,33 +50,33 @@ pub struct Observed<'a> {
 pub enum PolicySeen<'a> {
     /// It is gone or being deleted.
     Gone,
-    /// It is there.
+    /// It exists.
     There {
-        /// What it says, or why nobody can read it.
+        /// Its content, or why it cannot be parsed.
         spec: Result<&'a AccessPolicySpec, &'a str>,
         /// Which version of its spec that is.
         generation: Option<i64>,
-        /// What was told about it last.
+        /// Its status as last written.
         status: Option<&'a AccessPolicyStatus>,
     },
 }
 
-/// What the caches show of a policy that is there.
+/// The cached state of an existing policy.
 #[derive(Clone, Debug)]
 pub struct Cached<'a> {
     /// Which policy.
     pub owner: &'a OwnerPolicy,
-    /// What it says.
+    /// Its content.
     pub spec: &'a AccessPolicySpec,
     /// Which version of its spec that is.
     pub generation: Option<i64>,
-    /// What was told about it last.
+    /// Its status as last written.
     pub status: Option<&'a AccessPolicyStatus>,
-    /// What it selects from.
+    /// The objects from which it selects.
     pub around: Surroundings<'a>,
-    /// What is managed for it.
+    /// Its managed objects.
     pub there: &'a BTreeMap<(ManagedKind, String), ManagedCached>,
-    /// What is known of its checks.
+    /// The state of its checks.
     pub checks: Checks,
 }
 
@@ -85,7 +85,7 @@ pub struct Cached<'a> {
 pub fn is_settled(seen: &Cached<'_>, most: usize, now: Timestamp) -> bool {
     let wanted = wanted(seen.spec, &seen.owner.name.namespace, seen.around);
     let pairs = pairs(&wanted, seen.owner, most);
-    // None is there twice: as many that are wanted are all that are wanted.
+    // Names are unique: an equal number of objects, all of them wanted, means that all wanted objects exist.
     let are_same = seen.there.len() == ManagedKind::ALL.len() * pairs.len()
         && seen.there.iter().all(|((kind, name), found)| {
             pairs.get(name).is_some_and(|pair| {
@@ -100,14 +100,14 @@ pub fn is_settled(seen: &Cached<'_>, most: usize, now: Timestamp) -> bool {
     are_same && known.status(seen.generation, seen.status, now).is_none()
 }
 
-/// What is to be done.
+/// The decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Writes in their order.
     pub steps: Vec<WriteStep>,
-    /// What is known when they have succeeded; none of a policy that is gone.
+    /// The status after the writes have succeeded; none of a policy that is gone.
     pub known: Option<Summary>,
-    /// What is to be told then.
+    /// The events to write then.
     pub told: Vec<Told>,
 }
 
@@ -147,7 +147,7 @@ pub fn plan(seen: &Observed<'_>, most: usize) -> Plan {
     Plan { steps, known, told }
 }
 
-/// Whether the very same was said to be in force: what is missing then was taken away by somebody.
+/// Whether the status said that exactly this is in force. Then another client removed the missing objects.
 fn was_in_force(policy: &PolicySeen<'_>, known: &Summary) -> bool {
     let PolicySeen::There {
         generation,

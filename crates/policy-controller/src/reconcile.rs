@@ -1,7 +1,7 @@
 //! observe → plan → apply, with spans, metrics and events. Nothing is decided here.
 //!
-//! The caches only say whether something is to be done at all. If so, everything is read live, and the same
-//! functions decide on that.
+//! The caches only show whether there is work. If so, everything is read live, and the same functions decide
+//! on that.
 
 use std::{
     collections::HashSet,
@@ -73,29 +73,29 @@ impl LookError for ReconcileError {
     }
 }
 
-/// What a look tells people.
+/// The events that a look writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tells {
-    /// Nothing of policies that are gone: their deletion was told when it was seen, whoever has removed
-    /// their objects since.
+    /// None about policies that are gone: the event was written when their deletion was seen. Their objects
+    /// may have been removed by any client since.
     OfPolicies,
-    /// Of these, too: nobody saw their deletion.
+    /// Also about these: no process saw their deletion.
     Everything,
 }
 
-/// Looks at policies and at what is managed for them.
+/// Looks at policies and at their managed objects.
 pub struct Reconciler {
     /// The caches.
     pub world: Arc<World>,
-    /// What is waiting to be looked at.
+    /// The waiting jobs.
     pub queue: Arc<Queue<Job>>,
     /// Reads past the caches.
     pub observer: Observer,
     /// Writes.
     pub applier: Applier,
-    /// Whose next look is on live reads, whatever the caches show.
+    /// The jobs whose next look reads live, regardless of the caches.
     pub unseen: Mutex<HashSet<Job>>,
-    /// What is known of checks.
+    /// The state of checks.
     pub inspections: Arc<Inspections>,
     /// Tells people.
     pub events: Events,
@@ -156,7 +156,7 @@ impl Reconciler {
         let Some((name, policy)) = state.policy_of(job).filter(|(_, it)| !it.deleting) else {
             return there.is_empty();
         };
-        // What its status says is known only when the policy can be read, and is kept.
+        // The cache has the status only of readable policies that are kept.
         let Some(policy) = policy.policy() else {
             return false;
         };
@@ -207,7 +207,7 @@ impl Reconciler {
         if let (Some(policy), Some(known)) = (policy, known) {
             match &written {
                 Ok(()) => self.tell_status(policy, &known).await?,
-                // The API server's words are for whoever can help; they name no values.
+                // The API server's message is for people that can help; it contains no secret values.
                 Err(error) => {
                     if let Some((why, message)) = for_good(error) {
                         self.tell_status(policy, &known.failed(why, message))
@@ -255,7 +255,7 @@ fn seen(policy: &PolicyLive) -> PolicySeen<'_> {
     }
 }
 
-/// The policy that is not there any more, as far as what it left behind still says.
+/// The identity of a policy that is gone, from the objects that it left.
 fn owner_of(job: &Job, there: &Managed) -> OwnerPolicy {
     let roles = there.roles.values().filter_map(|it| it.object.as_ref());
     let roles = roles.map(|it| &it.metadata);
@@ -271,7 +271,7 @@ fn owner_of(job: &Job, there: &Managed) -> OwnerPolicy {
 const READ_TOO_SLOW: &str = "reading what the policy selects from took too long to give anything on it; nobody holds \
                              more than before, and it is tried again after pauses that grow";
 
-/// What trying again alone would not change, or not soon.
+/// The errors that repeating alone does not solve, or not soon.
 fn for_good(error: &ApplyError) -> Option<(PermissionSynced, String)> {
     match error {
         ApplyError::NameTaken(..) => Some((PermissionSynced::NameTaken, error.to_string())),

@@ -1,4 +1,4 @@
-//! What decisions are made from.
+//! The inputs of decisions.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,7 +7,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 
 pub use service_kit::name::Name;
 
-/// Who we are to server-side apply.
+/// Our field manager in server-side apply.
 pub const MANAGER: &str = "policy-controller";
 
 /// Labels of an object.
@@ -22,8 +22,8 @@ pub struct OwnerPolicy {
     pub uid: String,
 }
 
-/// How many subjects the selectors of one policy may find. A few bytes of policy would otherwise become megabytes of
-/// RoleBindings, written anew with each account of the cluster.
+/// How many subjects the selectors of one policy may find. A few bytes of policy would otherwise become
+/// megabytes of RoleBindings, written again with each account of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MostSelected(pub usize);
 
@@ -33,7 +33,7 @@ impl Default for MostSelected {
     }
 }
 
-/// What a policy selects from. What is being deleted is not in here.
+/// The objects from which a policy selects. Objects that are being deleted are not in here.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
     /// How much it may select.
@@ -51,9 +51,9 @@ pub struct Surroundings<'a> {
 /// The two kinds that are managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ManagedKind {
-    /// What may be done.
+    /// The permissions.
     Role,
-    /// Who may do it.
+    /// The subjects.
     RoleBinding,
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for ManagedKind {
     }
 }
 
-/// One version of an object. What is done to it is done to this version or not at all.
+/// One version of an object. A write changes this version or fails.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pin {
     /// Its UID.
@@ -86,14 +86,14 @@ pub struct Pin {
     pub version: String,
 }
 
-/// A managed object that is there.
+/// An existing managed object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundObject<K> {
     /// Which version it is.
     pub pin: Pin,
     /// It is being deleted, and something keeps it: it still counts for RBAC.
     pub terminating: bool,
-    /// Who else wrote what it says.
+    /// Another writer of its content.
     pub changed_by: Option<String>,
     /// The object; none when it cannot be read.
     pub object: Option<K>,
@@ -116,13 +116,13 @@ impl Managed {
     }
 }
 
-/// What tells two states of an object apart, as far as it is ours to say.
+/// A digest that differs between two states of an object, computed from the fields that are ours.
 pub type Fingerprint = [u8; 32];
 
 /// A managed object as the cache keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManagedCached {
-    /// What it says; none if that cannot be read.
+    /// Its content; none if it cannot be parsed.
     pub said: Option<Fingerprint>,
     /// It is being deleted.
     pub terminating: bool,

@@ -1,5 +1,5 @@
-//! Removes what is managed for policies that are gone: at the start before anything else, and every few minutes, for
-//! changes that no event told.
+//! Removes the managed objects of policies that are gone: at the start before anything else, and every few
+//! minutes, for changes without an event.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -34,20 +34,20 @@ impl Turn {
     }
 }
 
-/// What a sweep came to.
+/// The result of a sweep.
 #[derive(Debug, Default)]
 pub struct Swept {
-    /// So many policies are not there any more, and now nothing is left of them.
+    /// The number of deleted policies whose objects are all removed now.
     pub removed: usize,
-    /// Something is left of these.
+    /// The policies of which objects remain.
     pub left: Vec<Job>,
 }
 
-/// Takes away what is managed for policies that are not there, and has those looked at whose turn it is whatever the
-/// caches show: what a watch lost is found like that. What fails is tried again from the queue and keeps nothing
-/// else from being done.
+/// Removes the managed objects of deleted policies. It also wakes the policies whose turn it is, regardless
+/// of the caches: that finds changes that a watch lost. A failed removal is tried again from the queue and
+/// does not stop the others.
 pub async fn sweep(reconciler: &Reconciler, turn: Option<Turn>) -> Result<Swept, ReconcileError> {
-    // Policies after the objects: what an object is made for is there before it.
+    // Policies after the objects: the policy of an object exists before it.
     let managed = reconciler.observer.managed_jobs().await?;
     let policies = reconciler.observer.jobs().await?;
     let mut swept = Swept::default();

@@ -46,7 +46,7 @@ pub(crate) fn labels(labels: &[(&str, &str)]) -> Labels {
     labels.iter().map(owned).collect()
 }
 
-/// What a policy selects from.
+/// The objects from which a policy selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Around {
     pub(crate) namespace_keys: NamespaceKeys,
@@ -55,7 +55,7 @@ pub(crate) struct Around {
     pub(crate) accounts: BTreeMap<String, BTreeMap<String, Labels>>,
 }
 
-/// Nothing is there, and namespaces may be selected by every key that tests use.
+/// No object exists, and namespaces may be selected by every key that tests use.
 impl Default for Around {
     fn default() -> Self {
         let keys = json!([
@@ -109,7 +109,7 @@ pub(crate) fn spec(spec: &Value) -> AccessPolicySpec {
     parse::spec(spec).unwrap()
 }
 
-/// A policy that lets these subjects read what `connector` selects.
+/// A policy that lets these subjects read the connectors that `connector` selects.
 pub(crate) fn reading(connector: &Value, subjects: &Value) -> Value {
     json!({
         "connector": connector,
@@ -122,10 +122,10 @@ pub(crate) fn reading(connector: &Value, subjects: &Value) -> Value {
     })
 }
 
-/// Somebody, a verb, a resource and a connector.
+/// A subject, a verb, a resource and a connector.
 pub(crate) type Access = BTreeSet<(RbacSubject, String, String, String)>;
 
-/// What RBAC makes of what is there.
+/// The permissions that RBAC derives from the existing objects.
 pub(crate) fn access(there: &Managed) -> Access {
     let mut access = Access::new();
     for binding in there.bindings.values().filter_map(|it| it.object.as_ref()) {

@@ -74,7 +74,7 @@ impl PolicyFeeds {
         }
     }
 
-    /// Nothing is given or taken before it is known what the installation says, or that it says nothing.
+    /// No permission is given or taken before the content of the ConfigMap is known, or its absence.
     async fn configuration(self, mut ready: Vec<ReadinessPart>, stop: Stop) {
         let hear = |heard| {
             self.hear(&heard);
@@ -157,7 +157,8 @@ impl PolicyFeeds {
     }
 }
 
-/// None of an object that is gone or being deleted, or whose labels cannot be read: no selector finds it.
+/// No labels for an object that is gone or being deleted, or whose labels cannot be read: no selector finds
+/// it.
 fn labels_in<K: Resource, P>(change: Change<Guarded<K, P>>) -> (Name, Option<Labels>) {
     match change {
         Change::There(name, object) => {

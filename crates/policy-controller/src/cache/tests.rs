@@ -63,7 +63,7 @@ fn keys_of_the_installation_concern_whoever_selects_namespaces() {
     );
     assert_eq!(uids(state.learn(Some(&keys(r#"["project"]"#))).1), NONE);
     let known = state.namespace_keys();
-    // What cannot be read, and what is gone, changes nothing.
+    // An unreadable or deleted ConfigMap changes nothing.
     let (problems, wakes) = state.learn(Some(&keys("project")));
     assert!(!problems.is_empty() && wakes.is_empty());
     assert_eq!(uids(state.learn(None).1), NONE);
@@ -252,7 +252,7 @@ fn policies_above_their_namespaces_share_are_not_kept_and_anything_concerns_them
     let first = Name::new("loud", "loud-000");
     let said = &state.policy_named(&first).unwrap().said;
     assert!(matches!(said, CachedPolicy::NotKept));
-    // What they select is not known.
+    // Their selectors are not known.
     let of_loud = |wakes: Wakes| {
         wakes
             .iter()
@@ -267,7 +267,7 @@ fn policies_above_their_namespaces_share_are_not_kept_and_anything_concerns_them
     );
     let keys = [("namespace-selector-keys".to_owned(), r#"["a"]"#.to_owned())];
     assert_eq!(of_loud(state.learn(Some(&keys.into())).1), most() + 1);
-    // What is written again where there is room is kept again.
+    // A policy that is written again is kept again if there is room.
     state.policy(&first, Some(long("loud-000")));
     assert_eq!(kept(&state, "loud"), 1);
 }

@@ -1,5 +1,5 @@
-//! What has to be asked to judge a policy's checks: the API server what it serves and what it lets people do, the
-//! evaluation service what it thinks of Rego.
+//! The questions about a policy's checks: to the API server, which kinds it serves and which rights accounts
+//! have; to the evaluation service, which errors the Rego has.
 
 use std::{
     collections::HashMap,
@@ -36,13 +36,13 @@ use super::{
     verdict::{AdmissionRule, Holders, KindFound, MOST_NAMED, Resource},
 };
 
-/// Who reads the objects of checks.
+/// The account that reads the objects of checks.
 const READER: &str = "request-controller";
-/// What was answered holds as long for all policies, unless rights change.
+/// Answers are reused for this time for all policies, unless rights change.
 const FRESH: Duration = Duration::from_mins(1);
 /// More answers are not kept.
 const MOST_ANSWERS: usize = 10_000;
-/// Nobody waits for these questions, and the API server has others.
+/// No task waits for these questions, and the API server has other clients.
 const PAUSE: Duration = Duration::from_millis(10);
 
 const ALL_ACCOUNTS: &str = "system:serviceaccounts";
@@ -54,7 +54,7 @@ type VerbOnResource = (&'static str, &'static str);
 /// The rights on a kind that a check asks about. The right to write the status always matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AskedRights {
-    /// An object that anybody wrote would count.
+    /// An object counts regardless of its writer.
     pub writers: bool,
     /// The deletion of an object hides its withdrawal.
     pub deleters: bool,
@@ -68,12 +68,13 @@ const FORGING: &[VerbOnResource] = &[
     ("update", "status"),
     ("patch", "status"),
 ];
-/// Each of these is enough to write what only a controller may write, which a proof believes.
+/// Each of these is enough to write a status. A proof believes a status, because only controllers should
+/// write it.
 const WRITING_STATUS: &[VerbOnResource] = &[("update", "status"), ("patch", "status")];
 /// Each of these is enough to delete one.
 const DELETING: &[VerbOnResource] = &[("delete", ""), ("deletecollection", "")];
 
-/// Each of these rights on pods is enough to use what an approved pod may use. No proof sees that.
+/// Each of these rights on pods is enough to use the access of an approved pod. No proof detects that.
 const ENTERING: &[VerbOnResource] = &[
     ("create", "exec"),
     ("get", "exec"),
@@ -85,7 +86,7 @@ const ENTERING: &[VerbOnResource] = &[
     ("patch", ""),
 ];
 
-/// Who looks at Rego. Tests ask somebody simpler than the evaluation service.
+/// The validator of Rego. Tests use a simpler one than the evaluation service.
 pub trait Validator: Send + Sync {
     /// Everything that is to be said about a policy.
     fn findings(&self, policy: Vec<u8>) -> BoxFuture<'_, Result<Vec<Finding>, EvaluationError>>;
@@ -109,10 +110,10 @@ pub struct CheckFacts {
     answers: Mutex<HashMap<RightQuestion, (bool, Instant)>>,
 }
 
-/// Whether somebody may do something.
+/// Whether an account or a group has a right.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RightQuestion {
-    /// His name, and the one of the group where it is about a group.
+    /// The account, or the groups.
     who: AskedAccounts,
     /// None: in every namespace.
     namespace: Option<String>,
@@ -123,7 +124,7 @@ struct RightQuestion {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum AskedAccounts {
-    /// Everybody in these groups.
+    /// All members of these groups.
     Groups(Vec<String>),
     Account(String, String),
 }
@@ -150,7 +151,7 @@ impl CheckFacts {
         }
     }
 
-    /// What is wrong with the Rego of a policy; or why nobody says so.
+    /// The errors in the Rego of a policy; or why no validator could judge it.
     pub async fn rego(&self, policy: &Value) -> Result<Vec<String>, String> {
         let text = serde_json::to_vec(policy).map_err(|error| error.to_string())?;
         let findings = self.validator.findings(text).await.map_err(|error| {
@@ -275,7 +276,7 @@ impl CheckFacts {
                     break;
                 }
             }
-            // Who is in a group that may is not named besides.
+            // The members of a group that has the right are not named one by one.
             for account in accounts.iter().filter(|_| !are_all) {
                 let who = AskedAccounts::Account(namespace.clone(), account.clone());
                 holders
@@ -289,7 +290,7 @@ impl CheckFacts {
         Ok(holders)
     }
 
-    /// The first of the rights that somebody has, as a sentence.
+    /// The first of the rights that the accounts have, as a sentence.
     async fn holds(
         &self,
         rights: &[VerbOnResource],
@@ -373,7 +374,7 @@ impl CheckFacts {
     }
 }
 
-/// Keeps an answer. Before the map grows, what is too old to be said again goes.
+/// Stores an answer. Before the map grows, expired answers are removed.
 fn keep(
     answers: &mut HashMap<RightQuestion, (bool, Instant)>,
     question: RightQuestion,
@@ -390,7 +391,7 @@ fn keep(
 }
 
 impl AskedAccounts {
-    /// Whoever is in all of these groups, and in the one that everybody is in.
+    /// Accounts that are in all of these groups, and in the group of all authenticated users.
     fn of(mut groups: Vec<String>) -> Self {
         groups.push(EVERYBODY.to_owned());
         Self::Groups(groups)

@@ -1,4 +1,4 @@
-//! When a policy's checks are looked at, and what is done with what was found.
+//! The times at which a policy's checks are inspected, and the use of the findings.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -37,11 +37,11 @@ use crate::cache::{Job, World};
 
 /// How soon a new policy is looked at.
 const PACE: Duration = Duration::from_secs(1);
-/// As many are looked at before it is asked who is due.
+/// The number of policies per batch. After it the due policies are computed again.
 const MOST_AT_A_TIME: usize = 8;
-/// When somebody who did not answer is asked again.
+/// The pause before a question without an answer is repeated.
 const AFTER_SILENCE: Duration = Duration::from_secs(10);
-/// When it is asked whether what is wrong still is: kinds and rights come without a word.
+/// The pause before a problem is checked again: no event tells of new kinds or rights.
 const AFTER_WRONG: Duration = Duration::from_secs(30);
 /// When all is well.
 const AFTER_WELL: Duration = Duration::from_mins(10);
@@ -51,13 +51,13 @@ const AFTER_RIGHTS: Duration = Duration::from_mins(1);
 /// The part of the checks in a policy.
 const CHECKS: &str = "spec.checkGrantedPermission";
 
-/// What was found about one version of a policy.
+/// The findings about one version of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
     pub(super) generation: Option<i64>,
     pub(super) defaults: DefaultRequesters,
     pub(super) at: Instant,
-    /// The namespaces whose people were asked about.
+    /// The namespaces whose accounts were checked.
     pub(super) places: Vec<String>,
     pub(super) verdict: ChecksVerdict,
 }
@@ -90,9 +90,9 @@ impl Inspection {
 pub struct Inspector {
     /// The caches.
     pub world: Arc<World>,
-    /// Where a policy goes whose status has to say something new.
+    /// The queue for a policy whose status has to report something new.
     pub queue: Arc<Queue<Job>>,
-    /// Where what was found is kept.
+    /// The store of the findings.
     pub inspections: Arc<Inspections>,
     /// Asks.
     pub facts: CheckFacts,
@@ -108,14 +108,14 @@ struct CheckedPolicy {
     policy: Arc<AccessPolicy>,
 }
 
-/// What one look at a policy brought.
+/// The result of one inspection of a policy.
 struct Inspected {
     places: Vec<String>,
     verdict: ChecksVerdict,
 }
 
 impl Inspected {
-    /// Nobody had to be asked about.
+    /// No accounts had to be checked.
     const fn at_nobody(verdict: ChecksVerdict) -> Self {
         Self {
             places: Vec::new(),
@@ -144,14 +144,14 @@ impl Inspector {
         }
     }
 
-    /// Looks at some of what is due, beginning behind the namespace whose turn was the last.
+    /// Inspects some of the due policies, beginning behind the namespace that had the last turn.
     async fn pass(&self, defaults: DefaultRequesters, last: &mut String) {
         for CheckedPolicy { job, policy } in self.due(defaults, last) {
             if !(self.leads)() {
                 return;
             }
             let at = Instant::now();
-            // One policy must not stop the look at all others.
+            // A panic about one policy must not stop the inspection of all others.
             let inspected = AssertUnwindSafe(self.inspect(&job, &policy, defaults));
             let looked = inspected.catch_unwind().await.unwrap_or_else(|_| {
                 error!(?job, "a look at checks panicked");
@@ -265,7 +265,7 @@ impl Inspector {
             let of_kind = self.facts.kind(&kind, &suspects, asked).await;
             found.kinds.insert(kind, of_kind);
         }
-        // It is only a hint, so it is asked about where nothing else is to be said.
+        // It is only a hint, so it is checked only where nothing else has to be reported.
         let needs_proof = checks.iter().any(|it| proof_needed(it).lineage().is_some());
         if needs_proof && verdict::verdict(checks, &found).reason == ChecksValid::ChecksValid {
             found.intruders = self.facts.intruders(&suspects).await;
@@ -324,7 +324,7 @@ fn in_turns<T>(due: impl Iterator<Item = (String, T)>, last: &str) -> Vec<T> {
 mod tests {
     use super::*;
 
-    /// A proof counts what approvers wrote themselves, so only rights on a status could forge it.
+    /// A proof counts only the approvers' own input, so only rights on a status could forge it.
     #[test]
     fn a_proof_asks_about_each_kind_that_it_reads_and_for_writers_of_its_status() {
         let check = |provenance: &str, latch: &str| -> Check {

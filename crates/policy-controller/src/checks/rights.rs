@@ -1,8 +1,9 @@
-//! When what people may do has changed last, in each namespace.
+//! The time of the last change of rights, in each namespace.
 //!
-//! Only the moments are kept. What the installation itself writes is about its own group and lets nobody write approvals,
-//! so it is left out: there is much of it. A change in one namespace says nothing about the others: otherwise one tenant
-//! that edits a Role without end would have the rights of all tenants asked about without end.
+//! Only the times are kept. Objects that the installation itself writes are left out, because there are many:
+//! they are about its own group, and give no right to write approvals. A change in one namespace does not
+//! affect the others: otherwise one tenant that edits a Role without end would cause reviews of the rights of
+//! all tenants without end.
 
 use std::{
     collections::HashMap,

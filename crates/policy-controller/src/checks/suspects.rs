@@ -1,4 +1,5 @@
-//! Whose pods may ask under a policy's checks, and as whom the people of those namespaces can run other pods: pure.
+//! The accounts whose pods may request access under a policy's checks, and the other accounts of their
+//! namespaces: pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,10 +23,11 @@ const ALL_ACCOUNTS: &str = "system:serviceaccounts";
 const EVERYBODY: &str = "system:authenticated";
 const ACCOUNT: &str = "system:serviceaccount:";
 
-/// Where checks are looked up, which is where an approval would have to be forged: in the namespaces of pods.
+/// The namespaces of pods that may request access. Checks are looked up there, so an approval would have to
+/// be forged there.
 ///
-/// Whoever may create a pod there that asks may create another one that runs as any service account of the namespace.
-/// So all of them count, those that may ask first.
+/// An account that may create such a pod may create another pod as any service account of the namespace. So
+/// all of these accounts count, those that may request access first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suspects {
     /// Pods of every namespace may ask.
@@ -48,7 +50,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Nothing is left out.
+    /// True if nothing is left out.
     #[must_use]
     pub const fn is_whole(self) -> bool {
         self.looked == self.all && self.places_left_out == 0
@@ -159,7 +161,7 @@ impl Accounts {
         place.extend(accounts.map(|(name, _)| name.clone()));
     }
 
-    /// As many as can be asked about: of each namespace those that may ask before those that it has besides.
+    /// The accounts that can be checked: of each namespace those that may request access before its others.
     fn cut(self, around: Surroundings<'_>) -> Suspects {
         let Self { everywhere, places } = self;
         let mut extent = Extent {

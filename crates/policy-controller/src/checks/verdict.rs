@@ -1,4 +1,4 @@
-//! What was found out about a policy's checks, in one word and one sentence: pure.
+//! The verdict on the findings about a policy's checks, as one word and one sentence: pure.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -15,7 +15,7 @@ use super::suspects::Extent;
 
 /// As many holders of a right are named.
 pub(super) const MOST_NAMED: usize = 3;
-/// What lets the chart read more kinds.
+/// The label that gives the chart's reader more kinds.
 const READER_LABEL: &str = "connectors.alauda.io/aggregate-to-check-reader=true";
 
 /// One word and one sentence.
@@ -27,18 +27,18 @@ pub struct ChecksVerdict {
     pub message: String,
 }
 
-/// What was found out.
+/// The findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckFindings {
-    /// What is wrong with the text of the checks, or with their Rego.
+    /// The errors in the text of the checks, or in their Rego.
     pub wrong: Vec<String>,
-    /// Nobody has looked at the Rego: why.
+    /// The reason why the Rego was not validated.
     pub unread: Option<String>,
     /// A connector for which older policies count and this one does not.
     pub crowded: Option<String>,
     /// The kinds.
     pub kinds: BTreeMap<ObjectKind, KindFound>,
-    /// Pods of every namespace may ask: who says so.
+    /// Pods of every namespace may request access. This is the source of that rule.
     pub open: Option<OpenBy>,
     /// The rule that keeps the creators of pipeline runs true.
     pub creators: AdmissionRule,
@@ -50,7 +50,7 @@ pub struct CheckFindings {
     pub extent: Extent,
 }
 
-/// What was found out about an admission rule of the chart.
+/// The finding about an admission rule of the chart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AdmissionRule {
     /// No check rests on it.
@@ -70,16 +70,16 @@ pub(super) fn excludes_creators(check: &Check) -> bool {
     approvers.is_some_and(|it| it.not_requester)
 }
 
-/// Who lets pods of every namespace ask.
+/// The source of the rule that pods of every namespace may request access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenBy {
-    /// The installation, of policies that name nobody.
+    /// The installation, for policies that name no requesters.
     Installation,
     /// The policy itself.
     Policy,
 }
 
-/// What was found out about a kind.
+/// The finding about a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KindFound {
     /// The cluster does not have it.
@@ -92,14 +92,14 @@ pub enum KindFound {
     Readable {
         /// These could write one.
         forgers: Holders,
-        /// These could delete one whose withdrawal has to be seen.
+        /// These could delete an object whose withdrawal must be noticed.
         deleters: Holders,
     },
     /// The API server does not answer.
     Unknown,
 }
 
-/// A kind as it is asked for.
+/// A kind as it is requested.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
     /// Its group; empty for the core group.
@@ -120,16 +120,16 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Who of those that a pod of the requesters' namespaces can run as may do something with approvals.
+/// The accounts that a pod of the requesters' namespaces can run as, and that have a right on approvals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
     /// The first of them, as sentences.
     pub first: Vec<String>,
-    /// There are more, or there may be: who is in a later namespace was not asked about.
+    /// There are more, or there may be: the accounts of later namespaces were not checked.
     pub may_be_more: bool,
 }
 
-/// What it all means. What stops everything comes first.
+/// The verdict. Problems that stop everything come first.
 #[must_use]
 pub fn verdict(checks: &[Check], found: &CheckFindings) -> ChecksVerdict {
     let says = |reason, message: String| ChecksVerdict { reason, message };
@@ -232,7 +232,7 @@ fn of_kind(at: &str, kind: &ObjectKind, found: &CheckFindings) -> Option<ChecksV
     Some(ChecksVerdict { reason, message })
 }
 
-/// What the accounts that were looked at could do.
+/// The rights of the checked accounts.
 fn of_accounts(found: &CheckFindings) -> ChecksVerdict {
     let says = |reason, message: String| ChecksVerdict { reason, message };
     let extent = if found.extent.is_whole() {
@@ -294,7 +294,7 @@ fn rule_for(Resource { group, plural }: &Resource) -> String {
     )
 }
 
-/// The first holders of a right on any of the kinds; none if nobody has it.
+/// The first holders of a right on any of the kinds; none if no account has it.
 fn named(found: &CheckFindings, of: impl Fn(&KindFound) -> Option<&Holders>) -> Option<String> {
     said(found.kinds.values().filter_map(of))
 }

@@ -1,4 +1,4 @@
-//! The Roles and RoleBindings that say what is wanted.
+//! The Roles and RoleBindings that express the wanted permissions.
 //!
 //! Usually one of each. A RoleBinding refers to the Role of its own name and to no other, so a list that
 //! is too long for one object makes pairs: each part of the connectors with each part of the holders.
@@ -30,9 +30,9 @@ const POLICY: &str = "AccessPolicy";
 /// A Role and the RoleBinding of its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RolePair {
-    /// What may be done.
+    /// The permissions.
     pub role: Role,
-    /// Who may do it.
+    /// The subjects.
     pub binding: RoleBinding,
 }
 
@@ -125,7 +125,7 @@ pub fn role_ref(name: &str) -> RoleRef {
     }
 }
 
-/// What every object of a policy carries.
+/// The metadata of every object of a policy.
 #[must_use]
 pub fn metadata(name: &str, owner: &OwnerPolicy) -> ObjectMeta {
     let policy = Some(owner.name.name.as_str()).filter(|name| labels::fits(name));
@@ -195,7 +195,7 @@ impl<'a> OwnMetadata<'a> {
     }
 }
 
-/// Whether two objects carry the same of what is ours to say.
+/// Whether two objects have the same metadata of ours.
 pub(super) fn same_identity(a: &ObjectMeta, b: &ObjectMeta) -> bool {
     OwnMetadata::of(a) == OwnMetadata::of(b)
 }
@@ -220,13 +220,13 @@ pub fn of_binding(binding: &RoleBinding) -> Fingerprint {
     ))
 }
 
-/// Whom a RoleBinding names.
+/// The subjects of a RoleBinding.
 pub(super) fn subjects(binding: &RoleBinding) -> impl Iterator<Item = RbacSubject> {
     binding.subjects.iter().flatten().map(RbacSubject::of)
 }
 
 fn fingerprint(said: &impl Serialize) -> Fingerprint {
-    // What cannot be written down is equal to nothing that is wanted.
+    // An object that cannot be serialized equals no wanted object.
     let text = serde_json::to_vec(said).unwrap_or_default();
     Sha256::digest(text).into()
 }

@@ -1,13 +1,14 @@
-//! The writes that lead from what is there to what is wanted, in their order.
+//! The writes that lead from the existing to the wanted objects, in their order.
 //!
-//! After each write, a subject has only permissions that the old or the wanted objects give it. A permission that both
-//! give is never interrupted. Removals come first:
-//! 1. RoleBindings lose the subjects that must not be in them, before their Role says anything new. What refers to another
-//!    Role, or to a Role with rules that are not wanted any more and a name that is not either, goes.
+//! After each write, a subject has only permissions that the old or the wanted objects give it. A permission
+//! that both give is never interrupted. Removals come first:
+//! 1. RoleBindings lose the subjects that must not be in them, before their Role gets new rules. A
+//!    RoleBinding is deleted if it refers to another Role, or if neither its name nor the rules of its Role
+//!    are wanted any more.
 //! 2. Roles get their rules, those that lose something first. A RoleBinding whose Role stays as it is changes
 //!    in one write.
-//! 3. RoleBindings get who is new.
-//! 4. What has a name that is not wanted goes: what it gave is given by others now.
+//! 3. RoleBindings get their new subjects.
+//! 4. Objects with an unwanted name are deleted: other objects give the same permissions now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +56,7 @@ impl Write {
     }
 }
 
-/// What is written.
+/// The written object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WrittenObject {
     /// A Role.
@@ -69,7 +70,7 @@ pub enum WrittenObject {
 pub struct WriteStep {
     /// The write.
     pub write: Write,
-    /// Whether somebody may hold more after it.
+    /// Whether a subject may hold more after it.
     pub gives: bool,
 }
 
@@ -124,7 +125,7 @@ pub fn steps(wanted: &BTreeMap<String, RolePair>, there: &Managed) -> Vec<WriteS
             }
             None => narrowing.push(take(binding_gone(found, name))),
             Some(pair) if !is_on_own_role(name, found) => {
-                // What a RoleBinding refers to cannot be changed.
+                // The role reference of a RoleBinding cannot be changed.
                 narrowing.push(take(binding_gone(found, name)));
                 bindings.push(give(create(WrittenObject::Binding(pair.binding.clone()))));
             }
@@ -146,7 +147,8 @@ pub fn steps(wanted: &BTreeMap<String, RolePair>, there: &Managed) -> Vec<WriteS
                 } else if is_role_same && has_too_many {
                     both.push(give(change));
                 } else if has_too_many {
-                    // Nobody is in it for a moment, or only who stays.
+                    // Between the two writes the binding has no subjects, or only those present before and
+                    // after.
                     let narrowed = left_to(found, &holders);
                     let is_deleted = matches!(narrowed, Some(Write::Delete(..)));
                     narrowing.extend(narrowed.map(take));
@@ -191,7 +193,7 @@ pub fn steps(wanted: &BTreeMap<String, RolePair>, there: &Managed) -> Vec<WriteS
     steps.filter(|step| !is_done(step, there)).collect()
 }
 
-/// Everything that is wanted, whichever object says it.
+/// All wanted permissions, regardless of the objects that express them.
 struct All<'a> {
     holders: BTreeSet<RbacSubject>,
     rules: Vec<&'a PolicyRule>,
@@ -208,7 +210,7 @@ impl<'a> All<'a> {
         }
     }
 
-    /// Whether a Role says nothing but what is wanted. One that is not there may come to say anything.
+    /// Whether a Role gives only wanted permissions. A missing one may later give any permission.
     fn covers(&self, role: Option<&FoundObject<Role>>) -> bool {
         role.is_some_and(|role| covers(rules_of(role), &self.rules.iter().copied()))
     }
@@ -218,7 +220,7 @@ fn rules(role: &Role) -> impl Iterator<Item = &PolicyRule> + Clone {
     role.rules.iter().flatten()
 }
 
-/// One rule that nobody can read is covered by nothing.
+/// An unreadable rule is covered by no other rule.
 fn rules_of(found: &FoundObject<Role>) -> Option<impl Iterator<Item = &PolicyRule> + Clone> {
     found.object.as_ref().map(rules)
 }
@@ -277,7 +279,7 @@ fn found_identity<K>(
     object.is_some_and(|it| objects::same_identity(metadata(it), wanted))
 }
 
-/// Whether it gives the same; what it is called by is another question.
+/// Whether it gives the same. Its metadata is compared elsewhere.
 fn is_same_role(found: &FoundObject<Role>, wanted: &Role) -> bool {
     let role = found.object.as_ref();
     role.is_some_and(|it| rules(it).eq(rules(wanted)))
@@ -296,7 +298,7 @@ fn delete<K>(found: &FoundObject<K>, kind: ManagedKind, name: &str) -> Write {
     Write::Delete(kind, name.to_owned(), found.pin.clone())
 }
 
-/// The deletion of something; and what it says, when a deletion has not helped.
+/// The deletion of an object; or its content removed, if it is being deleted already.
 fn gone<K>(
     found: &FoundObject<K>,
     kind: ManagedKind,
@@ -321,7 +323,7 @@ fn role_gone(found: &FoundObject<Role>, name: &str) -> Write {
     })
 }
 
-/// Takes everybody out of a binding but these; nothing when nobody else is in it.
+/// Removes all subjects from a binding but these; nothing if there are no others.
 fn left_to(found: &FoundObject<RoleBinding>, stay: &BTreeSet<RbacSubject>) -> Option<Write> {
     let binding = found.object.as_ref()?;
     let name = binding.metadata.name.as_deref().unwrap_or_default();
@@ -380,7 +382,7 @@ fn ours(metadata: &ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// Whether what is being deleted, and stays, is empty already.
+/// Whether an object that is kept during its deletion is empty already.
 fn is_done(step: &WriteStep, there: &Managed) -> bool {
     let name = step.write.name();
     match &step.write {

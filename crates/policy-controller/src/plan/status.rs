@@ -1,4 +1,4 @@
-//! What is told in the status of a policy.
+//! The status of a policy.
 
 use connectors_api::{
     AccessPolicyCondition, AccessPolicyStatus, Condition, ConditionStatus,
@@ -11,7 +11,7 @@ use super::wanted::{StandingPermission, WantedPermissions};
 use crate::checks::{Checks, verdict::ChecksVerdict};
 use crate::seen::MostSelected;
 
-/// What is known of a policy.
+/// The known state of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// The connectors that it selects.
@@ -24,7 +24,7 @@ pub struct Summary {
     pub synced: PermissionSynced,
     /// The same for people.
     pub message: String,
-    /// What is known of its checks.
+    /// The state of its checks.
     pub checks: Checks,
 }
 
@@ -119,7 +119,7 @@ impl Summary {
         }
     }
 
-    /// The same, when a write failed for good: who holds it is not known then.
+    /// The same after a write that failed for good: the holders are not known then.
     #[must_use]
     pub fn failed(self, why: PermissionSynced, message: String) -> Self {
         Self {
@@ -202,7 +202,7 @@ impl Summary {
         } else {
             let (_, status, reason, message) = checks;
             match status {
-                // In force, and somebody should look: it shows where people look first.
+                // In force, but questionable: the reason appears in the condition that users see first.
                 True if is_questionable(reason) => (True, reason, message),
                 True => (True, Ready::Ready.as_str(), ""),
                 Unknown => (Unknown, Ready::ChecksNotJudged.as_str(), message),

@@ -1,4 +1,4 @@
-//! What people are told about a change: who holds what now, and who does not any more.
+//! The events about a change: the subjects that gain permissions, and those that lose them.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ type OneCondition = Condition<AccessPolicyCondition>;
 /// Something to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// What happened.
+    /// The event.
     pub event: Event,
     /// As a sentence.
     pub note: String,
@@ -29,7 +29,7 @@ pub struct Told {
 /// As many names stand in a sentence.
 const MOST: usize = 8;
 
-/// What a policy gives, as a whole.
+/// All that a policy gives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Given {
     holders: BTreeSet<RbacSubject>,
@@ -71,7 +71,7 @@ impl Given {
         given.or_nothing()
     }
 
-    /// Nobody holds anything where one of the three is missing.
+    /// No subject holds a permission if one of the three is missing.
     fn or_nothing(self) -> Self {
         let Self {
             holders,
@@ -98,7 +98,7 @@ fn said(rule: &PolicyRule) -> (String, String) {
     (rule.verbs.join(","), resources.join(", "))
 }
 
-/// What a change of what is there into what is wanted means.
+/// The events for a change from the existing to the wanted objects.
 pub(super) fn of_change(
     there: &Managed,
     wanted: &WantedPermissions,
@@ -122,7 +122,7 @@ pub(super) fn of_change(
     told
 }
 
-/// What the one has and the other has not.
+/// The part of the one that the other lacks.
 fn difference(one: &Given, other: &Given, event: Event, verb: &str) -> Option<Told> {
     let holders: BTreeSet<_> = one.holders.difference(&other.holders).cloned().collect();
     let connectors: BTreeSet<_> = one
@@ -142,7 +142,7 @@ fn difference(one: &Given, other: &Given, event: Event, verb: &str) -> Option<To
     Some(Told { event, note })
 }
 
-/// What somebody else wrote or deleted.
+/// The objects that another client changed or deleted.
 fn restored(there: &Managed, was_in_force: bool, names: &BTreeSet<&String>) -> Vec<Told> {
     let mut told = Vec::new();
     let mut tell = |kind: ManagedKind, name: &str, note: String| {
@@ -170,7 +170,7 @@ fn changed<K>(found: Option<&FoundObject<K>>) -> Option<String> {
     Some(format!("was changed by {by} and is put back"))
 }
 
-/// That a policy was deleted which somebody held something by.
+/// The event for the deletion of a policy under which subjects held permissions.
 #[must_use]
 pub fn of_deletion(status: &AccessPolicyStatus) -> Option<Told> {
     let mut conditions = status.conditions.iter();
@@ -185,7 +185,7 @@ pub fn of_deletion(status: &AccessPolicyStatus) -> Option<Told> {
     Some(Told { event, note })
 }
 
-/// What is not as it should be, when that was not told before.
+/// The problems that were not reported before.
 pub(super) fn of_status(
     last: Option<&AccessPolicyStatus>,
     status: &AccessPolicyStatus,
@@ -204,7 +204,7 @@ pub(super) fn of_status(
         Some(Told { event, note })
     };
     let is_false: fn(&OneCondition) -> bool = |it| it.status == ConditionStatus::False;
-    // What cannot be read is told once, and what is not known may be a moment later.
+    // An unreadable policy is reported once, and an unknown state may be known a moment later.
     let is_questionable: fn(&OneCondition) -> bool = |it| {
         it.status != ConditionStatus::Unknown
             && ![

@@ -11,7 +11,7 @@ use crate::testing::{Access, Around, OWN, access, owner, write};
 /// Small enough that most lists have several parts.
 const SOME_BYTES: usize = 160;
 
-/// A policy and what it selects from.
+/// A policy and the objects from which it selects.
 #[derive(Clone, Debug)]
 struct World {
     /// None: it is gone.
@@ -61,7 +61,7 @@ fn names_values(selector: &Value) -> bool {
     selector.get("matchLabels").is_some() || expressions.any(|it| it["operator"] == "In")
 }
 
-/// Whether somebody is meant by a subject, whatever Role he would get.
+/// Whether a subject form means this subject, regardless of the Role.
 fn is_meant(who: &RbacSubject, subject: &Value, around: &Around) -> bool {
     let text = |field: &str| subject[field].as_str();
     let is_open = |field: &str| subject.get(field).is_some_and(|it| !names_values(it));
@@ -102,7 +102,7 @@ fn is_meant(who: &RbacSubject, subject: &Value, around: &Around) -> bool {
     }
 }
 
-/// Everybody whom a policy of these worlds could mean.
+/// All subjects that a policy of these worlds could mean.
 fn everybody() -> Vec<RbacSubject> {
     let holder = |kind: &str, namespace: &str, name: &str| RbacSubject {
         kind: kind.to_owned(),
@@ -125,7 +125,7 @@ fn everybody() -> Vec<RbacSubject> {
     all
 }
 
-/// What everybody is to hold.
+/// The permissions that all subjects should hold.
 fn reference(world: &World) -> Access {
     let mut access = Access::new();
     let Some(policy) = &world.policy else {
@@ -261,11 +261,11 @@ enum Edit {
     Connector(&'static str, Option<Labels>),
     Namespace(&'static str, Option<Labels>),
     Account(&'static str, &'static str, Option<Labels>),
-    /// Somebody's hand on what is there.
+    /// Another client changes a managed object.
     Damage(Damage, usize),
 }
 
-/// What somebody does to a Role or a RoleBinding.
+/// The change of a Role or RoleBinding by another client.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     NoNames,
@@ -376,7 +376,7 @@ impl World {
     }
 }
 
-/// What may be done with which connector, whoever may.
+/// The permissions on each connector, regardless of the subjects.
 fn rules_of(access: &Access) -> BTreeSet<(&String, &String, &String)> {
     access
         .iter()

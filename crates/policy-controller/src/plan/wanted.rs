@@ -1,4 +1,4 @@
-//! What a policy wants now: which connectors, which rules, who.
+//! The current wants of a policy: connectors, rules and subjects.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -20,7 +20,7 @@ use crate::seen::{Labels, MostSelected, Surroundings};
 /// The API group of users and groups.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What a policy wants.
+/// The wants of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedPermissions {
     /// The connectors that it selects.
@@ -50,22 +50,22 @@ pub enum StandingPermission {
     },
     /// This.
     Given {
-        /// What may be done, but for the connectors.
+        /// The permissions, without the connectors.
         rules: Vec<WantedRule>,
-        /// Who may do it.
+        /// The subjects.
         holders: BTreeSet<RbacSubject>,
-        /// Subjects that mean nobody, by their place. They hold nothing.
+        /// Subject forms that mean no subject, by their place. They hold nothing.
         unclear: Vec<(usize, NoSubject)>,
     },
 }
 
-/// Why a subject means nobody.
+/// Why a subject form means no subject.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoSubject {
     /// It cannot be understood.
     #[error(transparent)]
     Form(#[from] SubjectError),
-    /// It selects namespaces by what its author may not know of them.
+    /// It selects namespaces by a label that the policy must not use.
     #[error(transparent)]
     Key(#[from] ForeignKey),
 }
@@ -79,7 +79,7 @@ pub struct WantedRule {
     pub verbs: Vec<String>,
 }
 
-/// Somebody as a RoleBinding names him.
+/// A subject as a RoleBinding names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RbacSubject {
     /// ServiceAccount, Group or User.
@@ -114,7 +114,7 @@ pub enum WrongRule {
 }
 
 impl WantedPermissions {
-    /// What a policy wants that is not there.
+    /// The wants of a policy that does not exist.
     #[must_use]
     pub const fn nothing() -> Self {
         Self {
@@ -124,7 +124,7 @@ impl WantedPermissions {
     }
 }
 
-/// What a policy of that namespace wants.
+/// The wants of a policy of that namespace.
 #[must_use]
 pub fn wanted(
     policy: &AccessPolicySpec,
@@ -302,7 +302,7 @@ impl RbacSubject {
         }
     }
 
-    /// Whom a RoleBinding names.
+    /// The subject of a RoleBinding.
     #[must_use]
     pub fn of(subject: &Subject) -> Self {
         Self {

@@ -36,7 +36,7 @@ enum Fault {
     Event(EventFault),
 }
 
-/// In which step what was done with which kind, and where.
+/// A step, and the call or event in it: its verb, kind and place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Spot {
     step: usize,
@@ -89,7 +89,7 @@ impl Break {
         }
     }
 
-    /// Whether what was to be broken was broken.
+    /// Whether the fault was injected.
     fn is_met(&self) -> bool {
         let Some((spot, before)) = &self.target else {
             return true;
@@ -139,7 +139,7 @@ fn users(names: &[&str]) -> Value {
 /// How the world changes.
 type Change = fn(&Cluster);
 
-/// The changes, one after the other. Names begin with other names, and what is deleted stays for a while.
+/// The changes, one after the other. Names are prefixes of other names, and deleted objects stay for a while.
 const LIFE: [Change; 6] = [
     |cluster| {
         policy(
@@ -155,7 +155,7 @@ const LIFE: [Change; 6] = [
         }]);
         policy(cluster, NEXT, "p", json!({}), subject);
     },
-    // Other people and other verbs at once: nobody of the old ones may see the new verbs.
+    // Other subjects and other verbs at once: no old subject may get the new verbs.
     |cluster| {
         cluster.edit("p", |spec| {
             let given = &mut spec["defaultPermission"];
@@ -184,7 +184,7 @@ const LIFE: [Change; 6] = [
     },
 ];
 
-/// What there is before, most of it with names that are nearly those that are selected.
+/// The objects at the start. Most of them have names that are similar to the selected ones.
 fn before(cluster: &Cluster) {
     cluster.namespace(NEXT, json!({}));
     cluster.namespace("apps", json!({"team": "x"}));
@@ -207,11 +207,11 @@ const IDLE: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaders {
     One,
-    /// In installations of their own, so that neither knows of the other.
+    /// In installations of their own, so that neither knows the other.
     Two,
 }
 
-/// Lives it, and says what was seen.
+/// Runs all changes, and returns what the judge counted.
 async fn live(leaders: Leaders, faults: Arc<Break>, name: &str) -> Seen {
     let mut stage = Stage::new();
     before(&stage.cluster);
@@ -234,9 +234,10 @@ async fn live(leaders: Leaders, faults: Arc<Break>, name: &str) -> Seen {
     seen
 }
 
-/// Which of what was met is broken. Of reads and lines of watches the first of each kind of spot, and of lines that are
-/// lost the last one too; a watch that falls silent is as silent in each step, and takes long to be noticed. Of writes
-/// all, but for the events for people; of two leaders those about what both may write.
+/// The spots to break. Of reads and lines of watches: the first of each kind of spot, and of lost lines the
+/// last one too. Of silent watches: only the first, because a silent watch is the same in each step, and
+/// takes long to be noticed. Of writes: all, except events for people. With two leaders: only writes that
+/// both may make.
 fn targets(leaders: Leaders, place: Place, fault: &Fault, met: &[Spot]) -> Vec<(Spot, usize)> {
     let count = |spot: &Spot, until: usize| met[..until].iter().filter(|it| *it == spot).count();
     let is_first = |what: &str, at: usize| met[..at].iter().all(|it| it.what != what);
@@ -262,7 +263,7 @@ async fn break_each(leaders: Leaders, place: Place, fault: Fault) {
     let whole = Break::new(place, fault.clone(), None);
     let usual = live(leaders, whole.clone(), "without a fault").await;
     assert_eq!((usual.gifts, usual.withdrawals), (6, 6), "{usual:?}");
-    // A repeated attempt, or a look that is made anew, writes no more than this.
+    // A repeated attempt, or a repeated look, writes no more than this.
     let more = match leaders {
         Leaders::One => 3,
         Leaders::Two => 8,

@@ -49,7 +49,7 @@ fn policy(cluster: &Cluster, name: &str, state: Value) {
     }));
 }
 
-/// Lets somebody do something with sign-offs everywhere.
+/// Gives a subject rights on sign-offs everywhere.
 fn let_him(cluster: &Cluster, name: &str, verbs: &[&str], resources: &[&str], subject: Value) {
     cluster.put(json!({
         "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": name},
@@ -370,7 +370,7 @@ async fn who_could_delete_an_approval_before_it_is_withdrawn_is_named() {
         message.starts_with("system:serviceaccounts:tools may delete signoffs.example.com"),
         "{message}"
     );
-    // Deletion revokes, or nothing is looked at: either way it helps nobody.
+    // Deletion revokes, or the object is never looked at again: either way a deletion gains nothing.
     for latch in ["WhileHolds", "Once"] {
         cluster.edit("p", |spec| {
             spec["checkGrantedPermission"]["spec"]["checks"][0]["latch"] = json!(latch);

@@ -1,4 +1,4 @@
-//! Who may what, before and after each change of the world.
+//! The permissions of all subjects, before and after each change of the world.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What people do to the Roles and RoleBindings themselves.
+//! Changes by users to the Roles and RoleBindings themselves.
 
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::{
@@ -26,7 +26,7 @@ fn bindings(cluster: &Cluster) -> Api<RoleBinding> {
 #[tokio::test(start_paused = true)]
 async fn an_edit_by_hand_is_put_back_and_told_with_its_author() {
     let (cluster, name, _process) = granted().await;
-    // This API server shows who wrote what only after something was applied.
+    // This API server records the writers of fields only after an apply.
     cluster.edit("p", |spec| {
         let subjects = &mut spec["defaultPermission"]["bindingTemplate"]["subjects"];
         *subjects = json!([{"kind": "User", "name": "alice"}, {"kind": "User", "name": "bob"}]);
@@ -157,7 +157,7 @@ async fn what_is_not_ours_is_not_touched_and_is_told() {
     );
     assert_eq!(told.len(), 1, "once: {told:?}");
     cluster.server.delete("roles", TOOLS, &name);
-    // Nobody tells of an object that is not ours: it is tried again by itself.
+    // No watch shows an object that is not ours: the job is tried again by itself.
     tokio::time::sleep(std::time::Duration::from_mins(3)).await;
     assert!(cluster.may("alice", "read", "harbor").await);
     assert_eq!(
@@ -166,7 +166,7 @@ async fn what_is_not_ours_is_not_touched_and_is_told() {
     );
 }
 
-/// Whoever undoes it again and again costs two looks a second, and no more.
+/// Repeated reverts by another client cost two looks a second, and no more.
 #[tokio::test(start_paused = true)]
 async fn what_somebody_undoes_each_time_is_put_right_twice_a_second_at_most() {
     const TIMES: usize = 12;

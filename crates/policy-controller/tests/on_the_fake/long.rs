@@ -107,8 +107,8 @@ async fn namespaces_of_any_number_of_pages_are_all_followed() {
     }
 }
 
-/// What a policy left that was deleted while nobody was there is found at the start, on whichever page it is; what
-/// belongs to a policy on a later page stays.
+/// The objects of a policy that was deleted while no process ran are found at the start, on every page. The
+/// objects of a policy on a later page stay.
 #[tokio::test(start_paused = true)]
 async fn policies_of_any_number_of_pages_keep_what_is_theirs_when_a_leader_begins() {
     for count in sizes(POLICY_PAGE) {
@@ -136,8 +136,8 @@ async fn policies_of_any_number_of_pages_keep_what_is_theirs_when_a_leader_begin
     }
 }
 
-/// Every kind that a policy's permission comes from, and that somebody deletes while a finalizer keeps it: at once, and
-/// at the start of a leader that has never seen it otherwise.
+/// Every kind that a policy's permission comes from is deleted while a finalizer keeps it: while the leader
+/// runs, and before the start of a leader that has not seen it before.
 #[tokio::test(start_paused = true)]
 async fn what_is_being_deleted_gives_nothing_any_more_whatever_keeps_it() {
     let accounts = json!({
@@ -148,7 +148,8 @@ async fn what_is_being_deleted_gives_nothing_any_more_whatever_keeps_it() {
         "kind": "Group", "name": "system:serviceaccounts",
         "namespaceSelector": {"matchLabels": {"team": "x"}},
     });
-    // With how much is left of the three connectors, the account and the group of the namespace.
+    // The last value: the number of permissions that remain of the three connectors, the account and the
+    // group of the namespace.
     for (plural, namespace, name, left) in [
         ("connectors", TOOLS, "harbor", 4),
         ("serviceaccounts", "apps", "builder", 3),
@@ -184,8 +185,9 @@ async fn what_is_being_deleted_gives_nothing_any_more_whatever_keeps_it() {
     }
 }
 
-/// A RoleBinding that makes way for other rules, and that a finalizer keeps, is empty before its Role says them; and
-/// before its Role goes, because nobody can change a RoleBinding without its Role.
+/// A RoleBinding that has to be replaced, and that a finalizer keeps, is empty before its Role gets new
+/// rules. It is also empty before its Role is deleted, because a RoleBinding without its Role cannot be
+/// changed.
 #[tokio::test(start_paused = true)]
 async fn a_kept_binding_is_emptied_before_its_role_changes_or_goes() {
     for is_selected in [true, false] {
@@ -223,7 +225,7 @@ async fn a_kept_binding_is_emptied_before_its_role_changes_or_goes() {
     }
 }
 
-/// A managed object that somebody's finalizer keeps is emptied, with each kind of end of its policy.
+/// A managed object that a foreign finalizer keeps is emptied, with each kind of end of its policy.
 #[tokio::test(start_paused = true)]
 async fn a_kept_role_or_binding_is_emptied_and_what_is_given_later_is_given_all_the_same() {
     for plural in ["roles", "rolebindings"] {
@@ -255,7 +257,8 @@ async fn a_kept_role_or_binding_is_emptied_and_what_is_given_later_is_given_all_
             policy(&stage.cluster, TOOLS, "p-2", json!({}), user("ann"));
             stage.settle().await;
             assert_eq!(stage.judge().held().len(), 1);
-            // As long as its Role is missing nobody may empty a binding, and that is tried now and then.
+            // While its Role is missing a binding cannot be emptied. The controller tries that again from
+            // time to time.
             let_go(&stage.cluster.server, plural, TOOLS, &name);
             stage.settle().await;
             stage

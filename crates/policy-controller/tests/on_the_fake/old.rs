@@ -1,4 +1,4 @@
-//! Nothing is given on what was read too long ago, however often a write has to be repeated.
+//! No permission is given on reads that are too old, however often a write has to be repeated.
 
 use std::{
     sync::{

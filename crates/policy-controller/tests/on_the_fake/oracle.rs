@@ -1,14 +1,15 @@
-//! Judges a run of the controller by what happened at the API server, at every instant of it.
+//! Judges a run of the controller by the events at the API server, at every instant of it.
 //!
-//! It shares no code with the controller: what a policy says, which objects it selects and what Roles and
-//! RoleBindings give is read here once more, as simply as the scenarios allow.
+//! It shares no code with the controller: it reads the content of policies, the objects that they select and
+//! the permissions of Roles and RoleBindings once more, as simply as the scenarios allow.
 //!
-//! - *Wider*: what a write of the controller gives is what the policies and objects said at some moment between the
-//!   live read of the policy and the write, and that read is at most five seconds old.
-//! - *Late*: what is held and not allowed goes, and what is allowed and not held comes, within a second. Only a fault
-//!   excuses more, and no longer than that fault is felt.
-//! - *Order*: nothing is given to a policy while something of it has to be taken back; a new leader takes back what it
-//!   finds before it gives anything; what stays allowed is never taken meanwhile.
+//! - *Wider*: a write of the controller gives only permissions that the policies and objects gave at some
+//!   moment between the live read of the policy and the write, and that read is at most five seconds old.
+//! - *Late*: a permission that is held and not allowed is removed, and one that is allowed and not held is
+//!   given, within a second. Only a fault excuses more, and only as long as its effect lasts.
+//! - *Order*: nothing is given to a policy while some permission of it has to be removed. A new leader
+//!   removes such permissions before it gives any. A permission that stays allowed is never removed
+//!   meanwhile.
 //! - *Writes*: each one changes something, is made by a leader, and is about an object that is ours.
 //! - *Told*: the status of a policy counts the same connectors and subjects.
 
@@ -31,7 +32,7 @@ use testkit::{CallRecord, ChangeRecord, Entry, Verb, What};
 use conduct::Conduct;
 use history::{History, label, list, text};
 
-/// The UID of a policy, and who may do what by it.
+/// The UID of a policy, and a subject with a permission under it.
 pub(crate) type Access = BTreeSet<(String, String)>;
 
 /// How old a read may be that something is given on.
@@ -40,7 +41,7 @@ const FRESH: Duration = Duration::from_secs(5);
 const UNDER_WAY: Duration = Duration::from_secs(25);
 /// Everything that nothing disturbs.
 const USUAL: Duration = Duration::from_secs(1);
-/// The kinds that say what is allowed.
+/// The kinds that decide which permissions are allowed.
 const SOURCES: [&str; 4] = [
     "accesspolicies",
     "connectors",
@@ -57,10 +58,10 @@ struct Look {
     place: usize,
 }
 
-/// What a run proves something about: where this is 0, nothing.
+/// Counts of a run. Where a count is 0, the run proves nothing about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// Writes of Roles and RoleBindings that gave somebody something.
+    /// Writes of Roles and RoleBindings that gave permissions.
     pub(crate) gifts: usize,
     /// Those that took something.
     pub(crate) withdrawals: usize,
@@ -105,16 +106,17 @@ pub(crate) struct Judge {
     /// The last live reads, by process and UID of the policy.
     looks: BTreeMap<(String, String), Look>,
     incidents: Vec<patience::Incident>,
-    /// Objects that somebody else changed, and that the controller has not written since.
+    /// Objects that another client changed, and that the controller has not written since.
     meddled: BTreeSet<(String, String)>,
     complaints: Vec<String>,
-    /// What was due, from when until when. A call that broke is in the log when it ended, which may be later.
+    /// The finished dues, each with its start and end. A call that broke is in the log at its end, which may
+    /// be later.
     done: Vec<(Due, Duration, Duration)>,
     seen: Seen,
 }
 
 impl Judge {
-    /// Takes in what happened since the last call, up to now.
+    /// Processes the log since the last call, up to now.
     pub(crate) fn take(&mut self, log: &[Entry], now: Duration) {
         for (at, entry) in log.iter().enumerate() {
             if entry.at > self.now {
@@ -145,7 +147,7 @@ impl Judge {
         self.due.is_empty()
     }
 
-    /// What policies give, and what Roles and RoleBindings do.
+    /// The permissions that Roles and RoleBindings of policies give.
     pub(crate) const fn held(&self) -> &Access {
         &self.held
     }
@@ -154,7 +156,7 @@ impl Judge {
         self.seen
     }
 
-    /// What was wrong with single writes.
+    /// The complaints about single writes.
     pub(crate) fn complaints(&self) -> &[String] {
         &self.complaints
     }
@@ -265,7 +267,7 @@ impl Judge {
         }
     }
 
-    /// Somebody holds more than before.
+    /// A subject holds more than before.
     fn gave(
         &mut self,
         change: &ChangeRecord,
@@ -305,7 +307,7 @@ impl Judge {
         }
     }
 
-    /// Somebody holds less than before: nothing that the policy allowed all the time.
+    /// A subject holds less than before: no permission that the policy allowed all the time may be lost.
     fn took(&mut self, change: &ChangeRecord, uid: &str, lost: &Access) {
         let then = self.looks.get(&(change.by.clone(), uid.to_owned()));
         let then = then.map_or(self.place, |look| look.place);
@@ -324,7 +326,7 @@ impl Judge {
         }
     }
 
-    /// Compares what is with what has to be, after everything that happened at one instant.
+    /// Compares the actual with the required state, after all entries of one instant.
     fn instant_ends(&mut self) {
         if !std::mem::take(&mut self.is_changed) {
             return;
@@ -351,7 +353,7 @@ impl Judge {
         }
     }
 
-    /// Whether everything that is due is late, whatever a call that is under way may come to.
+    /// Whether everything due is late, regardless of the result of a running call.
     pub(crate) fn is_late(&self) -> bool {
         let until = |since: &Duration| patience::until(&self.incidents, *since, USUAL);
         let mut due = self.due.values();

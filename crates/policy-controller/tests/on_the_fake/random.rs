@@ -1,5 +1,5 @@
-//! Two tenants' worlds under names that are nearly the same, changed in random order by their owners, by strangers and
-//! by restarts; what is deleted may be kept. The oracle judges every instant.
+//! The worlds of two tenants under similar names, changed in random order by their owners, by other users and
+//! by restarts. Deleted objects may be kept. The oracle judges every instant.
 
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ type Key = (&'static str, &'static str, &'static str);
 
 #[derive(Clone, Debug)]
 enum Change {
-    /// It is there with that content, whatever was before.
+    /// It exists with that content, whether or not it existed before.
     Put(Key, Value),
     /// It is deleted; perhaps a finalizer keeps it.
     Delete(Key, bool),
     /// Nothing keeps anything any more.
     LetGo,
     Restart,
-    /// Somebody's hands on one of the managed objects.
+    /// A foreign change of one of the managed objects.
     Hands(&'static str, usize, Hand),
 }
 
@@ -184,7 +184,7 @@ impl World {
                 {
                     return;
                 }
-                // A namespace is kept by what is in it, which nothing removes here.
+                // The content of a namespace keeps it, and nothing removes the content here.
                 if *is_kept || *plural == "namespaces" {
                     delete_and_keep(server, plural, place, name);
                 } else {
@@ -310,10 +310,11 @@ fn live(changes: &[(Change, bool)], has_second: bool) -> Result<(), TestCaseErro
             prop_assert!(complaints.is_empty(), "after {change:?}: {complaints:#?}");
         }
         world.stage.settle().await;
-        // As long as its Role is missing nobody may empty a binding that is kept, and that is tried now and then.
+        // While its Role is missing a kept binding cannot be emptied. The controller tries that again from
+        // time to time.
         let_all_go(&world.stage.cluster);
         world.stage.settle().await;
-        // Nothing may be due while nobody leads, and a new leader removes what gives nothing.
+        // Nothing may be due without a leader, and a new leader removes objects that give nothing.
         world.stage.pass(TAKEOVER).await;
         world
             .stage

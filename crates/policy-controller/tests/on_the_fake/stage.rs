@@ -11,9 +11,9 @@ use crate::{
     support::{Cluster, Process, reading},
 };
 
-/// Keeps what is deleted.
+/// The finalizer that keeps deleted objects.
 pub(crate) const KEEPER: &str = "example.com/keep";
-/// How often it is looked at what has happened.
+/// The pause between two readings of the log.
 const GLANCE: Duration = Duration::from_secs(1);
 /// As long as this things are given time to go wrong.
 const CALM: Duration = Duration::from_secs(2);
@@ -28,7 +28,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// With what every test has, and no garbage collection that would do the controller's work.
+    /// With the objects of every test, and without garbage collection, which would do the controller's work.
     pub(crate) fn new() -> Self {
         let cluster = Cluster::new();
         cluster.server.collect_garbage(None);
@@ -137,7 +137,7 @@ pub(crate) fn connector(cluster: &Cluster, place: &str, name: &str, labels: Valu
     }));
 }
 
-/// Somebody deletes it, and a finalizer keeps it.
+/// Deletes it, while a finalizer keeps it.
 pub(crate) fn delete_and_keep(server: &ApiServer, plural: &str, place: &str, name: &str) {
     server.change(plural, place, name, |it| {
         it["metadata"]["finalizers"] = json!([KEEPER]);

@@ -93,7 +93,7 @@ impl Cluster {
         cluster
     }
 
-    /// What a chart has to let the controller do.
+    /// The rights that a chart must give the controller.
     fn rights(&self) {
         let read = json!(["get", "list", "watch"]);
         let subjects = SYSTEMS.map(|namespace| {
@@ -218,7 +218,7 @@ impl Cluster {
         }
     }
 
-    /// At once, whatever it was about to do.
+    /// At once, even in the middle of its work.
     pub(crate) fn kill(&self, process: &Process) {
         self.server.kill(&process.name);
         process.task.abort();

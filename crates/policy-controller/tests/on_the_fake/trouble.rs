@@ -224,7 +224,7 @@ async fn what_cannot_be_taken_away_keeps_nothing_else_from_going() {
             "subjects": [{"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}],
         }));
     };
-    // Nobody may write a binding to a Role that is missing, not even to empty it.
+    // A binding to a missing Role cannot be written, not even to empty it.
     stray("a", "policy-a", "missing", json!(["example.com/keep"]));
     cluster.server.delete("rolebindings", TOOLS, "policy-a");
     // Others of the same policy, before it and behind it.
@@ -315,7 +315,7 @@ async fn a_key_that_the_installation_names_counts_at_once_and_until_it_does_not(
     assert!(cluster.may(builder, "read", "harbor").await);
 }
 
-/// Answers lists so late that what was read may not be used any more.
+/// Answers lists so late that the reads are too old to use.
 #[derive(Default)]
 struct SlowLists(AtomicBool);
 
@@ -352,7 +352,7 @@ async fn a_policy_that_takes_too_long_to_read_is_looked_at_less_and_less_and_tol
         json!({}),
         json!([{"kind": "User", "name": "alice"}, subject]),
     );
-    // What it selects from changes all the time.
+    // The objects from which it selects change all the time.
     for number in 0..300 {
         sleep(Duration::from_secs(4)).await;
         let project = if number % 2 == 0 { "devops" } else { "other" };

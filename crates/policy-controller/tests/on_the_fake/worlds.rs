@@ -1,5 +1,6 @@
-//! Random worlds, changed in random order, with restarts and strangers' hands in between: what Roles and RoleBindings
-//! give is what an obviously right function says, written without any of the product's code.
+//! Random worlds, changed in random order, with restarts and foreign changes in between. The permissions of
+//! Roles and RoleBindings equal the result of a simple reference function, which uses none of the product's
+//! code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::support::{Cluster, Process, TOOLS};
 /// How long a change may take, restarts among them: a lease has to run out.
 const SETTLED: Duration = Duration::from_secs(45);
 
-/// Who, verb, connector.
+/// Subject, verb, connector.
 type Access = BTreeSet<(String, &'static str, &'static str)>;
 
 /// Which connectors a policy is about.
@@ -25,7 +26,7 @@ enum Selects {
     AIfOci,
 }
 
-/// Who holds it.
+/// The subject of a policy.
 #[derive(Clone, Copy, Debug)]
 enum Subject {
     User,
@@ -45,7 +46,8 @@ struct Policy {
     verb: &'static str,
 }
 
-/// What there is. Every label is there or not: connectors' `class: oci`, accounts' `role: ci`, namespaces' `team: x`.
+/// The existing objects. Every label is set or not: connectors' `class: oci`, accounts' `role: ci`,
+/// namespaces' `team: x`.
 #[derive(Clone, Debug, Default)]
 struct World {
     connectors: BTreeMap<&'static str, bool>,
@@ -54,7 +56,7 @@ struct World {
     policies: BTreeMap<&'static str, Policy>,
 }
 
-/// A change. What is not there comes, and what is there changes or goes.
+/// A change. It creates a missing object, and changes or deletes an existing one.
 #[derive(Clone, Debug)]
 enum Change {
     Connector(&'static str, Option<bool>),
@@ -63,7 +65,7 @@ enum Change {
     Policy(&'static str, Option<Policy>),
     /// The process dies; another one comes.
     Restart,
-    /// Somebody changes, or deletes, whatever object comes first.
+    /// Another client changes or deletes the first object of the kind.
     Hands {
         deletes: bool,
         plural: &'static str,
@@ -218,7 +220,7 @@ fn changes() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// A cluster that is what a world says.
+/// A cluster with the objects of a world.
 struct Stage {
     cluster: Cluster,
     world: World,
@@ -262,7 +264,7 @@ impl Stage {
                 labels["kubernetes.io/metadata.name"] = json!(name);
                 let is_there = self.world.namespaces.contains_key(name);
                 if !is_there && server.get("namespaces", "", name).is_some() {
-                    return; // it is going, for as long as nothing removes what is in it
+                    return; // it is being deleted, as long as nothing removes its content
                 }
                 set(&mut self.world.namespaces, name, *label);
                 let make = || self.cluster.namespace(name, labels.clone());
@@ -354,7 +356,7 @@ impl Stage {
         }
     }
 
-    /// What has labels is there with them afterwards, and what has none is not.
+    /// An object with labels exists with them afterwards, and one without labels does not.
     fn put(
         &self,
         plural: &str,
@@ -375,8 +377,8 @@ impl Stage {
         }
     }
 
-    /// What the API server would decide from, of everything that is ours in any namespace: where, who, verb, group and
-    /// resource, connector.
+    /// All permissions that our objects in all namespaces give, as the API server would derive them:
+    /// namespace, subject, verb, group and resource, connector.
     fn access(&self) -> BTreeSet<[String; 5]> {
         let mut access = BTreeSet::new();
         let all = |plural: &str| -> Vec<Value> {

@@ -47,7 +47,7 @@ fn who_may_ask_is_who_could_forge() {
     let labels = json!({"matchLabels": {"role": "builder"}});
     let test = json!({"matchLabels": {"stage": "test"}});
     for (subject, expected) in [
-        // A pod of the namespace can run as any of its accounts, whoever is named.
+        // A pod of the namespace can run as any of its accounts, not only as the named ones.
         (
             json!({"kind": "ServiceAccount", "name": "ci"}),
             "tools: ci default",

@@ -45,7 +45,7 @@ fn words(steps: &[WriteStep]) -> Vec<String> {
     steps.iter().map(word).collect()
 }
 
-/// Makes the writes one by one, and looks at what everybody holds after each.
+/// Makes the writes one by one, and checks all permissions after each.
 fn go(mut there: Managed, wanted: &BTreeMap<String, RolePair>) -> Vec<WriteStep> {
     let (old, new) = (access(&there), access(&cluster(wanted)));
     let steps = steps(wanted, &there);

@@ -187,7 +187,7 @@ fn nothing_is_a_number_too() {
     assert_eq!(counts(&Summary::unreadable("x")), (Some(0), Some(0)));
     let given = known(&reading(&json!({}), &alice()), &some);
     let failed = given.failed(PermissionSynced::WriteFailed, String::new());
-    // Nobody knows who holds it.
+    // The holders are not known.
     assert_eq!(counts(&failed), (Some(1), None));
 }
 
@@ -239,7 +239,7 @@ fn what_was_found_about_the_checks_decides_whether_it_is_ready() {
                 format!("ChecksValid=True {reason}"),
                 "Ready=True Ready".to_owned(),
             ],
-            // In force, and where people look first it shows that somebody should look.
+            // In force, but questionable: the reason appears in the condition that users see first.
             ChecksValid::ChecksForgeable
             | ChecksValid::ChecksDeletable
             | ChecksValid::RequestersOpen => [
@@ -265,7 +265,7 @@ fn what_was_found_about_the_checks_decides_whether_it_is_ready() {
         };
         assert_eq!(found, expected);
     }
-    // What is missing altogether is told first.
+    // A missing connector is reported first.
     let found = rows(judged(ChecksValid::KindMissing), &none);
     assert_eq!(found[1], "Ready=False NoConnectorMatched");
 }

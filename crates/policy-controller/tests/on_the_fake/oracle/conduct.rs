@@ -1,4 +1,4 @@
-//! How things are done: by whom, in which order, and whether for anything.
+//! How the writes are made: by which process, in which order, and whether they change anything.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,18 +13,18 @@ use crate::support::SYSTEMS;
 /// How long a holder of the lease may write after it renewed it last.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// What was seen of the conduct of all processes.
+/// The observed conduct of all processes.
 #[derive(Default)]
 pub(super) struct Conduct {
-    /// Who holds the lease of an installation, and when it was renewed last.
+    /// The holder of the lease of an installation, and the time of its last renewal.
     leases: BTreeMap<String, (String, Duration)>,
     /// When processes took a lease for the first time.
     led: BTreeMap<String, Duration>,
-    /// Processes with a call that broke: what they could not read or write, nobody can expect first.
+    /// Processes with a call that broke. They are excused from the rule that removals come first.
     stumbled: BTreeSet<String>,
-    /// Who wrote something about which object.
+    /// Which process wrote which object.
     tried: BTreeSet<(String, String)>,
-    /// Objects that changed since the last call: by whom, plural and name.
+    /// Objects that changed since the last call: process, plural and name.
     changed: BTreeSet<(String, String, String)>,
 }
 
@@ -64,7 +64,7 @@ impl Conduct {
         self.changed.insert(key);
     }
 
-    /// What is wrong with a call.
+    /// The faults of a call.
     pub(super) fn call(
         &mut self,
         call: &CallRecord,
@@ -108,7 +108,7 @@ impl Conduct {
         wrong
     }
 
-    /// What is wrong with a write that was carried out, if its process did not lead when it sent it.
+    /// The fault of a carried out write, if its process did not lead when it sent it.
     fn leads(&self, call: &CallRecord, now: Duration) -> Option<String> {
         let point = &call.point;
         let place = SYSTEMS
@@ -128,7 +128,8 @@ impl Conduct {
         }
     }
 
-    /// What is wrong with a gift by a process that found something to take back when it began to lead.
+    /// The fault of a write that gives permissions, if its process found permissions to remove when it began
+    /// to lead.
     pub(super) fn gives_first<'a>(
         &self,
         by: &str,

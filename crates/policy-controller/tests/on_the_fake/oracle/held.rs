@@ -1,4 +1,4 @@
-//! What Roles and RoleBindings give, as the API server would decide.
+//! The permissions of Roles and RoleBindings, as the API server would decide.
 
 use serde_json::Value;
 
@@ -14,8 +14,8 @@ pub(super) fn is_ours(object: &Value) -> bool {
         && label(object, "accessRequestUid").is_empty()
 }
 
-/// Everything that somebody holds by a managed RoleBinding, whatever its Role is. One that is being deleted counts as
-/// long as it is there.
+/// All permissions that subjects hold by managed RoleBindings, regardless of the Role. A RoleBinding that is
+/// being deleted counts as long as it exists.
 pub(super) fn held(history: &History) -> Access {
     let mut held = Access::new();
     for binding in history.all("rolebindings").filter(|it| is_ours(it)) {
@@ -27,7 +27,7 @@ pub(super) fn held(history: &History) -> Access {
                 let role = history.get("roles", place, role);
                 role.map(|it| list(it, "/rules")).unwrap_or_default()
             }
-            // No scenario has one, so nobody may hold what it might say.
+            // No scenario has one, so no subject may hold its permissions.
             kind => {
                 held.insert((uid.to_owned(), format!("whatever {kind} {role} says")));
                 continue;
@@ -50,7 +50,7 @@ fn who(subject: &Value) -> String {
     }
 }
 
-/// What a rule allows, each verb, resource and connector on its own.
+/// The permissions of a rule, one for each verb, resource and connector.
 fn gives(rule: &Value, place: &str) -> Vec<String> {
     let texts = |field: &str| -> Vec<String> {
         let texts = list(rule, field).iter().filter_map(Value::as_str);

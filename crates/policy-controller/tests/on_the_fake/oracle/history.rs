@@ -71,7 +71,7 @@ pub(super) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     list.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Whether somebody deleted it, and something keeps it.
+/// Whether it was deleted, and something keeps it.
 pub(super) fn is_going(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }

@@ -1,4 +1,4 @@
-//! How long a fault may be felt. An incident is an excuse for what is due while it is felt, and for nothing before or
+//! How long the effect of a fault may last. An incident excuses delays during its effect, and none before or
 //! after.
 //!
 //! The seconds are the longest that were measured, and a little more.
@@ -69,7 +69,8 @@ fn late(at: Duration, by: Duration) -> Incident {
     }
 }
 
-/// Until the lease of a process has run out, somebody has looked at it once more, and has looked at everything.
+/// Until the lease of a dead process has run out, and a new leader has seen that and has looked at
+/// everything.
 pub(super) const fn of_death(at: Duration) -> Incident {
     seconds(at, 18)
 }

@@ -1,4 +1,4 @@
-//! What policies allow, read from their text and from the objects that they select.
+//! The permissions that policies allow, read from their text and from the objects that they select.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ pub(super) fn allowed(history: &History, from: usize, to: usize) -> Access {
     allowed
 }
 
-/// The policies whose status does not say what they allow now; by their UID.
+/// The policies whose status differs from the permissions that they allow now; by their UID.
 pub(super) fn told_wrong(history: &History, allowed: &Access) -> Vec<String> {
     let connectors: Vec<&Value> = history
         .all("connectors")
@@ -70,7 +70,7 @@ pub(super) fn told_wrong(history: &History, allowed: &Access) -> Vec<String> {
         .collect()
 }
 
-/// A policy with a field that nobody knows gives nothing: it may be a limit that was misspelt.
+/// A policy with an unknown field gives nothing: it may be a misspelt limit.
 fn is_readable(policy: &Value) -> bool {
     let known = |pointer: &str, fields: &[&str]| {
         let object = policy.pointer(pointer).and_then(Value::as_object);
@@ -128,7 +128,7 @@ fn capabilities(policy: &Value) -> Vec<String> {
     verbs.map(what).collect()
 }
 
-/// Who holds what a policy gives.
+/// The holders of a policy's permissions.
 fn holders(policy: &Value, namespaces: &[&Value], accounts: &[&Value]) -> BTreeSet<String> {
     let own = text(policy, "/metadata/namespace");
     let mut holders = BTreeSet::new();
