@@ -26,7 +26,7 @@ pub(crate) struct Options {
     grace: Option<i64>,
 }
 
-/// What happens to the dependents.
+/// The treatment of the dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Background,

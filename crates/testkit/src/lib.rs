@@ -2,8 +2,8 @@
 //! point at every call and every watch event.
 //!
 //! Owns: the guarantees that the API server gives to a controller (versions, conflicts, watches, garbage
-//! collection, RBAC, reviews), and the means to break it. Knows nothing of what is tested with it. Invariant:
-//! it answers as the real server does; [`conformance`] runs one script on both and compares.
+//! collection, RBAC, reviews), and the means to break it. Knows nothing of the code under test. Invariant: it
+//! answers as the real server does; [`conformance`] runs one script on both and compares.
 //!
 //! Not included: schemas of custom kinds (nothing is pruned, defaulted or checked by CEL), admission by
 //! policies and webhooks, dry runs (refused), tables and metadata-only answers (objects are always whole),

@@ -153,8 +153,8 @@ impl ApiServer {
         state.store.compacted = state.store.version();
     }
 
-    /// Limits the objects in a page of a list, whatever limit is requested, so that a list of few objects has
-    /// several pages. A list without a limit is not affected.
+    /// Limits the objects in a page of a list, regardless of the requested limit, so that a list of few
+    /// objects has several pages. A list without a limit is not affected.
     pub fn page_at_most(&self, objects: usize) {
         self.lock().store.most_of_a_page = objects;
     }

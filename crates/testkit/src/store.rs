@@ -60,7 +60,7 @@ pub(crate) struct Store {
     pub(crate) history: Vec<Change>,
     /// Versions up to this one can neither be watched from nor listed.
     pub(crate) compacted: u64,
-    /// The limit of objects in a page of a list, whatever is requested.
+    /// The limit of objects in a page of a list, regardless of the request.
     pub(crate) most_of_a_page: usize,
     /// A write since the last run of the garbage collector may have left garbage.
     pub(crate) unsettled: bool,

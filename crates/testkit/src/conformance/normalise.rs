@@ -18,7 +18,7 @@ pub(super) struct Seen {
     generated: Vec<(String, String)>,
 }
 
-/// A line of text with sorted keys, whatever order the object has.
+/// A line of text with sorted keys, regardless of the order in the object.
 pub(super) fn canonical(value: &Value) -> String {
     sorted(value, &|_| true).to_string()
 }
