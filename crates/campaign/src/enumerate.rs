@@ -209,7 +209,7 @@ pub fn some(plans: Vec<(Family, Plan)>, most: usize) -> Vec<(Family, Plan)> {
     for (family, plan) in plans {
         families.entry(family).or_default().push(plan);
     }
-    // Other families get what a small family does not use.
+    // Other families get the share that a small family does not use.
     let mut by_size: Vec<_> = families.into_iter().collect();
     by_size.sort_by_key(|(_, plans)| plans.len());
     let (mut left, mut open) = (most, by_size.len());

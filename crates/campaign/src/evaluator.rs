@@ -64,8 +64,8 @@ pub enum Mood {
     OtherPod,
     /// A verdict that no version of the protocol defines.
     UnknownVerdict,
-    /// Before a grant, it reports every check as pending, whatever its objects say. After a grant, it answers
-    /// correctly.
+    /// Before a grant, it reports every check as pending, regardless of the objects. After a grant, it
+    /// answers correctly.
     StillPending,
     /// The correct results for objects that approve, and nothing about the others.
     OnlyYes,

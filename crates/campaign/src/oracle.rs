@@ -124,8 +124,8 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// The time by which a grant must be gone whose reason ended at `since`. An incident excuses only what is
-    /// due while it has effects.
+    /// The time by which a grant must be gone whose reason ended at `since`. An incident excuses only delays
+    /// during its effects.
     #[must_use]
     pub fn until(&self, since: Duration) -> Duration {
         let usual = since + self.usual + self.lag;

@@ -38,7 +38,7 @@ const RESTART: Duration = Duration::from_secs(2);
 /// The interval of sweeps.
 pub const SWEEP: Duration = Duration::from_mins(5);
 
-/// The processes of a run, and what they share.
+/// The processes of a run, and their shared state.
 #[derive(Clone)]
 pub struct Processes {
     stage: Stage,
@@ -115,7 +115,7 @@ impl Processes {
         })
     }
 
-    /// Kills a process: at once, whatever it was about to do.
+    /// Kills a process: at once, even in the middle of its work.
     pub fn kill(&self, process: &str) {
         self.stage.server.kill(process);
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);

@@ -57,7 +57,7 @@ pub struct Scenario {
     pub timed: bool,
     /// The time limit of a step without faults, if the scenario is not about time.
     pub usual: Duration,
-    /// Whether a process that starts later cannot know what an earlier one has seen.
+    /// Whether it needs knowledge that a process which starts later lacks.
     pub remembered: bool,
     /// Whether processes learn of the same things at different times, each by looking again.
     pub learned: bool,

@@ -1,5 +1,4 @@
-//! The rules that must hold, derived from the design: they do not use the controller's code to decide what is
-//! right.
+//! The rules that must hold, derived from the design: they do not use the controller's code as a reference.
 
 use connectors_api::access_request::Phase;
 use jiff::SignedDuration;

@@ -122,7 +122,7 @@ impl Settings {
         ..Self::FULL
     };
 
-    /// All configurations worth exploring: each name says what it adds to the others. All but the last are
+    /// All configurations worth exploring: each name says how it extends the others. All but the last are
     /// exhausted.
     pub const ALL: [(&'static str, Self); 13] = [
         ("small", Self::SMALL),

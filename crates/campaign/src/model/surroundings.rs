@@ -337,7 +337,7 @@ pub(super) fn bear(state: &mut State, name: usize) {
 }
 
 impl State {
-    /// Deletes a request, whatever it holds.
+    /// Deletes a request, regardless of its grants.
     pub(super) fn delete_request(&mut self, id: RequestId) {
         if self.world.request(id).is_some() {
             self.world.requests[usize::from(id.name)] = None;

@@ -1,7 +1,7 @@
 //! Tables of statuses and plans with numbers, and the memoized results of all pure functions.
 //!
 //! Owns: the mapping from small values to real ones and back. Knows nothing of its callers. Invariant: the
-//! same input always has the same number, whatever the order of calls.
+//! same input always has the same number, regardless of the order of calls.
 
 use std::{
     collections::HashMap,

@@ -13,7 +13,7 @@ use crate::stage::{ASKERS, SECOND_SYSTEM, SYSTEM};
 const LEASE: Duration = Duration::from_secs(10);
 /// The time during which a failed attempt is a reason to proceed with the next action.
 const ATTEMPT: Duration = Duration::from_mins(3);
-/// The action of every event for a pod of another namespace, whatever the reason.
+/// The action of every event for a pod of another namespace, regardless of the reason.
 const UNSAID: &str = "Decide";
 /// The resources that are read first for a request, and in which an end is recorded.
 const LOOKED_AT: [&str; 2] = ["accessrequests", "pods"];

@@ -198,7 +198,7 @@ impl<'a> Before<'_, 'a> {
     }
 
     /// All objects of a list; its pages show the state at the time of the first one. None if the process has
-    /// not read all pages: then it is not a list, whatever its first pages contain.
+    /// not read all pages: then it is not a list, regardless of its first pages.
     fn items(&self, first: &'a CallRecord) -> Option<Vec<&'a Value>> {
         let mut page = first.answer.as_deref()?;
         let mut items: Vec<_> = list(page, "/items").iter().collect();

@@ -256,7 +256,7 @@ impl<'a> Judge<'a> {
     }
 
     fn role(&mut self, at: Duration, change: &ChangeRecord) {
-        // A Role that was widened by someone else is deleted first: that is the fastest way to narrow it.
+        // A Role that another client widened is deleted first: that is the fastest way to narrow it.
         let widened = change.before.as_deref().is_some_and(|before| {
             let request = self.last.get(label(before, "accessRequestUid"));
             request.is_some_and(|it| !truth::is_shaped(before, it))
@@ -519,7 +519,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The waiting time of a policy starts when the request is created, whatever is written meanwhile.
+    /// The waiting time of a policy starts when the request is created, regardless of later writes.
     fn waited(&mut self, at: Duration, request: &str, policy: &str) {
         let known = (request.to_owned(), policy.to_owned());
         let made = self.made.get(request).copied().unwrap_or_default();

@@ -31,7 +31,7 @@ pub(super) struct CheckEvidence {
     approvals: Vec<Approval>,
 }
 
-/// An approval by its UID, and what proved that it is about the pod's own run, if the check asks for a proof.
+/// An approval by its UID, and the proof that it is about the pod's own run, if the check requires a proof.
 #[derive(Clone, Debug)]
 struct Approval {
     uid: String,
@@ -229,7 +229,7 @@ impl CheckEvidence {
             return true;
         }
         let mut chains = self.approvals.iter().filter_map(|it| it.chain.as_ref());
-        // Whatever became of the approvals.
+        // Regardless of the approvals.
         if chains.any(|it| it.has_ended(snapshot)) {
             return false;
         }

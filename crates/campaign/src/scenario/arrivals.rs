@@ -200,7 +200,7 @@ fn restore(stage: &Stage, part: Part, field: &str) {
     });
 }
 
-/// An approved run without one part. Garbage collection would delete what the part owns.
+/// An approved run without one part. Garbage collection would delete the objects that the part owns.
 fn lacking(stage: &Stage, part: Part) {
     prepared(stage, OF_RUNS);
     stage.server.collect_garbage(None);

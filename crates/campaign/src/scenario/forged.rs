@@ -265,7 +265,8 @@ fn list_too(run: &mut Value, child: Value) {
     }
 }
 
-/// A run with differences from an honest one. What names no owner that is there would be collected.
+/// A run with differences from an honest one. Garbage collection would delete objects whose owner does not
+/// exist.
 fn all_differ(stage: &Stage, edit: &dyn Fn(Part, &mut Value)) {
     prepared(stage, ANY_OF_RUNS);
     stage.server.collect_garbage(None);

@@ -1,4 +1,4 @@
-//! Requests that are never granted, however long they wait and whatever is approved.
+//! Requests that are never granted, for every waiting time and every approval.
 
 use std::time::Duration;
 

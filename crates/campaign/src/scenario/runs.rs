@@ -1,4 +1,4 @@
-//! Requests whose approval needs a proof: what the pod's run does before, while and after it is approved.
+//! Requests whose approval needs a proof: the events of the pod's run before, during and after its approval.
 
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ const DELETE_CUSTOM_RUN: Step = Do("the CustomRun is deleted", |stage| {
     stage.delete_part(RELEASE, Part::CustomRun);
 });
 
-/// What a run does before, while and after it is approved.
+/// The events of a run before, during and after its approval.
 pub(super) const RUNS: [Scenario; 25] = [
     scenario(
         "run-approved",

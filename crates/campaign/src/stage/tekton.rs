@@ -1,4 +1,4 @@
-//! A pipeline run as Tekton and its approval gate make it: what scenarios with a proof of lineage derive from.
+//! A pipeline run as Tekton and its approval gate make it: the base of scenarios with a proof of lineage.
 
 use serde_json::{Value, json};
 use testkit::Kind;
