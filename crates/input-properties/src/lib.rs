@@ -1,7 +1,8 @@
-//! What must hold for every input of the evaluators.
+//! The properties of every input of the evaluators.
 //!
-//! Owns: one module per target of the fuzzer, each with a function that takes any bytes and panics when something
-//! does not hold. Refuses to know: how inputs are found, and for how long; `cargo xtask fuzz` does.
+//! Owns: one module per target of the fuzzer, each with a function that takes any bytes and panics when a
+//! property does not hold. Refuses to know: the source and the number of inputs, which `cargo xtask fuzz`
+//! owns.
 //!
 //! Invariant: no input makes an evaluator panic, hang past its limit, or turn an error into a yes.
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::parts;
 
-/// A proof names one run for both ends and enough approvers; what is missing was not given; and a proof that lacks an
-/// object waits for it.
+/// A proof names one run for both ends and enough approvers. A missing object was not given, and a proof that
+/// lacks an object waits for it.
 pub fn check(data: &[u8]) {
     let Some(mut parts) = parts(data) else { return };
     let mut next = || serde_json::from_str::<Value>(parts.next()?).ok();

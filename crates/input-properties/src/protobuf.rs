@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use prost::Message;
 use serde_json::Value;
 
-/// What converts says the same on the wire again; a yes is never made of anything but a yes.
+/// A message that converts has the same content on the wire again. A yes is only ever made of a yes.
 pub fn check(data: &[u8]) {
     let Some((which, message)) = data.split_first() else {
         return;
@@ -65,7 +65,7 @@ fn decoded<M: Message + Default>(message: &[u8], check: impl FnOnce(M)) {
     }
 }
 
-/// What was understood is understood again in the same way.
+/// A parsed value converts to the wire and back without a change.
 fn comes_back<W: From<T>, T: TryFrom<W, Error: Debug + PartialEq> + Clone + PartialEq + Debug>(
     wire: W,
 ) {
@@ -74,7 +74,7 @@ fn comes_back<W: From<T>, T: TryFrom<W, Error: Debug + PartialEq> + Clone + Part
     }
 }
 
-/// Read where it lies, a batch is what its generated type makes of it.
+/// The parser of borrowed texts and the generated type read the same batch.
 fn batch(message: &[u8]) {
     let read = AskedAtOnce::read(message, usize::MAX);
     let Ok(wire) = v1::BatchCheckAccessRequest::decode(message) else {
@@ -214,7 +214,7 @@ fn evaluate(request: &v1::EvaluateChecksRequest) {
         return;
     };
     let asks_rego = prepared.rego_jobs().next().is_some();
-    // Nobody answers the modules: that is a failure of their checks.
+    // No Rego worker answers about the modules: that is a failure of their checks.
     let judgement = prepared.finish([]);
     let passed = AccessCheckReady::AccessCheckPassed;
     if judgement.verdict == passed {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{config_map, object, parts, pod, policy};
 
-/// What an evaluation may take.
+/// The time limit of an evaluation.
 const LIMIT: Duration = Duration::from_millis(200);
 /// As much of a message as a status can show.
 const LONGEST_MESSAGE: usize = 1024;
@@ -61,7 +61,7 @@ pub fn check(data: &[u8]) {
     lets_in_only_by_a_yes(source, answer);
 }
 
-/// A yes is what the engine itself finds, asked without our help.
+/// The engine itself, called without our code, finds the yes.
 fn says_so_itself(source: &str, object: &Value, pod: &Value) {
     let load = |is_version_0| {
         let mut engine = regorus::Engine::new();
@@ -82,7 +82,7 @@ fn says_so_itself(source: &str, object: &Value, pod: &Value) {
     assert!(matches!(&**state, "approved" | "passed"), "{output}");
 }
 
-/// What the check comes to when this is what its module said.
+/// The result of the check for this output of its module.
 fn lets_in_only_by_a_yes(source: &str, answer: Result<RegoAnswer, RegoFailure>) {
     let yes = answer
         .as_ref()

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use crate::{object, parts, pod};
 
-/// One text is one text or none, whichever way it is written, and comes from nowhere but the object.
+/// A template gives the same text or error in each of its spellings, and takes its values only from the
+/// object.
 pub fn check(data: &[u8]) {
     let Some(mut parts) = parts(data) else { return };
     let text = parts.next().unwrap_or_default();
@@ -25,7 +26,7 @@ pub fn check(data: &[u8]) {
             assert!(nothing.is_err(), "{text}: {nothing:?}");
         }
         let canonical = template.to_string();
-        // What other spellings take up less of may not fit its field any more.
+        // The canonical spelling may be longer than another one, and too long for its field.
         if let Ok(again) = Template::parse(&canonical) {
             assert_eq!(again.to_string(), canonical);
             let problem = |rendered: Result<String, _>| {
