@@ -39,8 +39,9 @@ fn main() -> ExitCode {
     failed(&program.display().to_string(), &error)
 }
 
-/// Takes out what `cargo run` tells the programs that it starts. Build scripts look at some of it, so that cargo would
-/// compile dependencies anew for each program that calls it, and again when a person does.
+/// Removes the variables that `cargo run` sets for the programs that it starts. Build scripts read some of
+/// them, so that cargo would compile dependencies again for each program that calls it, and again when a user
+/// does.
 fn as_from_a_shell(command: &mut Command) -> &mut Command {
     for (name, _) in env::vars_os() {
         let is_of_package = name.to_str().is_some_and(|name| {

@@ -12,7 +12,7 @@ use std::{
 
 use crate::units;
 
-/// What decides about all dependencies together. Each of them has a hash of its own beside that.
+/// The files that affect all dependencies together. Each dependency has a hash of its own beside that.
 const DECIDE: [&str; 5] = [
     "Cargo.lock",
     "Cargo.toml",
@@ -60,7 +60,8 @@ impl Store {
         Ok(self.root.join(key(repository)?).is_dir())
     }
 
-    /// Puts what the store has into the repository's target directory, once for each set. Returns how many dependencies.
+    /// Copies the store's dependencies into the repository's target directory, once for each set. Returns
+    /// their number.
     pub fn fill(&self, repository: &Path) -> io::Result<usize> {
         let target = target_of(repository);
         let key = key(repository)?;
@@ -80,7 +81,8 @@ impl Store {
         Ok(units)
     }
 
-    /// Keeps what the repository's target directory has of dependencies. Returns how many were new.
+    /// Copies the dependencies of the repository's target directory into the store. Returns the number of new
+    /// ones.
     pub fn keep(&self, repository: &Path) -> io::Result<usize> {
         fs::create_dir_all(&self.root)?;
         let _lock = self.lock()?;
@@ -149,7 +151,7 @@ fn target_of(repository: &Path) -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), PathBuf::from)
 }
 
-/// Copies dependencies from one target directory to another: what is there already stays.
+/// Copies dependencies from one target directory to another. Existing files stay.
 fn copy(from: &Path, to: &Path, own: &BTreeSet<String>) -> io::Result<usize> {
     let mut copied = 0;
     for profile in units::profiles(from)? {
@@ -177,13 +179,13 @@ fn place(from: &Path, to: &Path) -> io::Result<()> {
     if from.is_file() && fs::hard_link(from, to).is_ok() {
         return Ok(());
     }
-    // Nobody sees half of it: it gets its name when it is complete.
+    // A partial copy is never visible: it gets its name when it is complete.
     let unfinished = to.with_extension(format!("unfinished-{}", std::process::id()));
     copy_all(from, &unfinished)?;
     fs::rename(&unfinished, to)
 }
 
-/// Copies with the times, by which cargo tells what is newer.
+/// Copies with the times, which cargo compares.
 fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     let data = fs::metadata(from)?;
     if data.is_dir() {

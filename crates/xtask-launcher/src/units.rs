@@ -1,4 +1,4 @@
-//! What a target directory holds of dependencies.
+//! The dependencies in a target directory.
 
 use std::{
     collections::BTreeSet,
@@ -8,7 +8,7 @@ use std::{
 
 /// Cargo's folder with a record for each thing that it compiled; a profile's folder is known by it.
 const RECORDS: &str = ".fingerprint";
-/// Cargo's folders with what was compiled, and with what build scripts made.
+/// Cargo's folders with compiled dependencies, and with the output of build scripts.
 const RESULTS: [&str; 2] = ["deps", "build"];
 /// How deep profiles lie: `debug`, `x86_64-unknown-linux-gnu/release`, `fuzz/x86_64-unknown-linux-gnu/release`.
 const DEPTH: usize = 3;
@@ -67,7 +67,7 @@ pub(crate) fn count(entries: &[PathBuf]) -> usize {
     entries.iter().filter(is_record).count()
 }
 
-/// `serde-0123456789abcdef`: the package and the hash of all that decides what it is compiled to.
+/// `serde-0123456789abcdef`: the package and the hash of all inputs of its compilation.
 fn hash_of(name: &str) -> Option<(&str, &str)> {
     let (package, hash) = name.rsplit_once('-')?;
     let is_hash = hash.len() == 16 && hash.bytes().all(|it| it.is_ascii_hexdigit());
@@ -111,7 +111,7 @@ pub(crate) fn names(folder: &Path) -> io::Result<Vec<String>> {
     };
     let mut names = Vec::new();
     for entry in entries {
-        // What is not text is nothing of cargo's.
+        // A name that is not text is no file of cargo's.
         names.extend(entry?.file_name().into_string().ok());
     }
     names.sort_unstable();

@@ -43,7 +43,7 @@ fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// What cargo leaves of a package in a profile.
+/// The files that cargo leaves of a package in a profile.
 fn compile(clone: &Path, profile: &str, unit: &str, content: &str) {
     let profile = clone.join("target").join(profile);
     write(&profile.join(format!("deps/lib{unit}.rlib")), content);
