@@ -1,7 +1,7 @@
 //! The API server as tests use it: one connection for many calls, and no kubectl process for each of them.
 //!
-//! Calls block, because most tests are threads that wait. They run on a runtime of their own, so that asynchronous
-//! tests can use them too. What a person types or sees stays with [`Kubectl`](crate::Kubectl).
+//! Calls block, because most tests are threads that wait. They run on a runtime of their own, so that
+//! asynchronous tests can use them too. Commands and output of users stay with [`Kubectl`](crate::Kubectl).
 
 mod call;
 pub mod kinds;
@@ -24,10 +24,10 @@ use kinds::ResourceKind;
 pub use call::ApiError;
 pub use user::ApiUser;
 
-/// Bounds what the API server does itself after a call: it serves a new kind, it fills a new namespace.
+/// Bounds the API server's own work after a call: it serves a new kind, it fills a new namespace.
 const SERVED: Duration = Duration::from_mins(1);
 
-/// What every write says of itself. Unknown fields are refused, as kubectl wants it.
+/// The parameters of every write. Unknown fields are refused, as kubectl does.
 const WRITE: &str = "fieldManager=e2e&fieldValidation=Strict";
 
 /// A connection to an API server, for calls in one namespace as one user.
@@ -133,7 +133,7 @@ impl ApiClient {
         Ok(objects.map(mark).collect())
     }
 
-    /// Creates an object, and gives what was stored.
+    /// Creates an object, and returns the stored one.
     pub fn create(&self, object: &Value) -> Result<Value, ApiError> {
         let path = format!("{}?{WRITE}", self.path_of(object)?);
         self.object(ApiCall::post(path, object))
@@ -145,7 +145,7 @@ impl ApiClient {
         Ok(self.send(ApiCall::post(path, object))?.warnings)
     }
 
-    /// Creates an object or changes it to what is said here, by server-side apply.
+    /// Creates an object or changes it to this content, by server-side apply.
     pub fn apply(&self, object: &Value) -> Result<Value, ApiError> {
         self.object(self.apply_call(object, WRITE)?)
     }
@@ -260,13 +260,13 @@ impl ApiClient {
         })
     }
 
-    /// What the container of a pod has printed.
+    /// The output of a pod's container.
     pub fn logs(&self, pod: &str) -> Result<String, ApiError> {
         let path = self.path_to(kinds::POD, pod)?;
         self.text(&format!("{path}/log"))
     }
 
-    /// What is read at a path.
+    /// The text at a path.
     pub fn text(&self, path: &str) -> Result<String, ApiError> {
         let answer = self.send(ApiCall::get(path.to_owned()))?;
         Ok(String::from_utf8_lossy(&answer.body).into_owned())
@@ -277,7 +277,7 @@ impl ApiClient {
         self.object(ApiCall::post(path.to_owned(), body))
     }
 
-    /// Whether a user may do what these `resourceAttributes` say.
+    /// Whether a user has the right of these `resourceAttributes`.
     pub fn allows(&self, user: &ApiUser, attributes: &Value) -> Result<bool, ApiError> {
         let review = self.object(review(user, attributes))?;
         Ok(is_allowed(&review))

@@ -1,14 +1,14 @@
-//! An outside observer: what the API server's audit log says about the promises of the product.
+//! An outside observer: it compares the API server's audit log with the promises of the product.
 //!
-//! Owns: reading the log while a scenario runs, and judging it when the scenario is over. Refuses to know: how
-//! the services decide; it shares no code with them, only the words on the wire. Invariant: what it could not
-//! judge is never silent; [`Report::seen`] counts what the judgement rests on, and a line that cannot be read is
-//! a violation by itself.
+//! Owns: reading the log while a scenario runs, and judging it when the scenario is over. Refuses to know:
+//! how the services decide; it shares no code with them, only the words on the wire. Invariant: a part that
+//! it could not judge is never silent; [`Report::seen`] counts the basis of the judgement, and an unreadable
+//! line is a violation by itself.
 //!
-//! A *grant* is a Role or `RoleBinding` that a controller created, or that anybody created with our labels. Dry
-//! runs are no writes. An attempt that the API server answered with an error of its own (5xx) may have been
-//! carried out, so its content is judged as if it had been. Nothing is judged before the end: the API server
-//! logs a call after it has answered it, so a later call can stand earlier in the log.
+//! A *grant* is a Role or `RoleBinding` that a controller created, or that any user created with our labels.
+//! Dry runs are no writes. An attempt that the API server answered with an error of its own (5xx) may have
+//! been carried out, so its content is judged as if it had been. Nothing is judged before the end: the API
+//! server logs a call after it has answered it, so a later call can stand earlier in the log.
 //!
 //! - **I1** ([`Rule::Fresh`]). A grant is written by a controller. Its last status write of the request before
 //!   the grant holds a digest and the grant's policy with at least one check; every check's references lie in
@@ -26,7 +26,7 @@
 //!   installation accepts any.
 //! - **I4** ([`Rule::Shape`]). A Role names our API group alone, exactly the requested connector, and for its
 //!   permission only resources that end in the request's own pod; a `RoleBinding` binds one service account to
-//!   the Role of its own name. Both carry our labels and the request as owner, and nobody changes them.
+//!   the Role of its own name. Both carry our labels and the request as owner, and no write changes them.
 //! - **I5** ([`Rule::Final`]). After a request was rejected or revoked nothing is granted for it, nor for
 //!   another of its tuple while it exists; after Invalid, nothing for itself; after a policy was recorded as
 //!   ended, nothing of that policy for that request; and no request leaves a final phase. A grant of another
@@ -54,7 +54,7 @@ pub use jiff::Timestamp;
 pub use observer::Observer;
 pub use report::{Report, Revocation, Rule, Seen, Violation};
 
-/// What the observer is told beforehand.
+/// The settings of the observer.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The users that may write grants.

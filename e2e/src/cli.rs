@@ -19,12 +19,12 @@ pub struct ClusterArgs {
     /// The cluster's name; clusters of different names run side by side
     #[arg(long, global = true, default_value_t)]
     pub name: ClusterName,
-    /// What to do
+    /// The command
     #[command(subcommand)]
     pub command: ClusterCommand,
 }
 
-/// What can be done with a local cluster.
+/// The commands for a local cluster.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
     /// Brings a cluster up (half a minute; the first time some minutes more, to build its components)
@@ -43,7 +43,7 @@ pub enum ClusterCommand {
     Logs {
         /// The component, for example kubelet
         component: Component,
-        /// Goes on printing what is added
+        /// Continues to print new lines
         #[arg(short, long)]
         follow: bool,
     },

@@ -1,4 +1,4 @@
-//! A one-node Kubernetes cluster from real components: up, down, and what is in between.
+//! A one-node Kubernetes cluster from real components: its start, its end, and its operation.
 
 pub(crate) mod addons;
 mod cgroup;
@@ -64,7 +64,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Brings the cluster up, or finds it up. What an earlier run left half made is removed first.
+    /// Brings the cluster up, or finds it up. Remains of an incomplete earlier run are removed first.
     pub fn up(
         name: &ClusterName,
         launcher: &Launcher,
@@ -95,7 +95,7 @@ impl Cluster {
         names.filter_map(Result::transpose).collect()
     }
 
-    /// What every component does.
+    /// The state of every component.
     pub fn states(name: &ClusterName) -> Result<Vec<ComponentState>, ControlError> {
         control::ask(&Layout::of(name), &Request::Status)
     }
@@ -132,7 +132,7 @@ impl Cluster {
     #[must_use]
     pub fn kubectl(&self) -> Kubectl {
         let kubectl = Kubectl::new(self.tools.path("kubectl"), self.layout.kubeconfig());
-        // What kubectl remembers of this cluster goes with it.
+        // kubectl's cache of this cluster is removed with it.
         kubectl.with_cache(self.layout.path("kubectl-cache"))
     }
 

@@ -1,4 +1,4 @@
-//! Running other programs: one way to start them, one way to say what went wrong.
+//! Running other programs: one way to start them, one form of error.
 
 use std::{
     env,
@@ -16,7 +16,7 @@ pub enum CommandError {
     Start {
         /// The command line as a person would type it.
         line: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -27,7 +27,7 @@ pub enum CommandError {
         line: String,
         /// How it ended.
         status: ExitStatus,
-        /// The end of what it printed.
+        /// The end of its output.
         output: String,
     },
 }
@@ -133,7 +133,7 @@ impl Tool {
         }
     }
 
-    /// The command itself, for what this type does not cover.
+    /// The command itself, for cases that this type does not cover.
     #[must_use]
     pub fn into_command(self) -> Command {
         self.0
@@ -141,7 +141,7 @@ impl Tool {
 
     fn line(&self) -> String {
         let words = std::iter::once(self.0.get_program()).chain(self.0.get_args());
-        // What a person would type does not bind the program's life to ours.
+        // A command that is shown to users does not bind the program's life to ours.
         let unbound = if self.0.get_program() == END_WITH_US[0] {
             END_WITH_US.len() + 1
         } else {

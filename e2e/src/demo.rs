@@ -44,7 +44,7 @@ pub enum DemoError {
          --set approval.enabled=true (docs/install.md)"
     )]
     NotInstalled,
-    /// Somebody else's namespace is in the way.
+    /// A foreign namespace has the name.
     #[error(
         "namespace {NAMESPACE} is there already and is not the demo's (it lacks the label {LABEL}); delete or rename it"
     )]
@@ -58,17 +58,17 @@ pub enum DemoError {
     /// The API server says something about access that must not be.
     #[error("the API server {} that {who} may use the connector", if *.allowed { "says" } else { "does not say" })]
     Access {
-        /// Who.
+        /// The account.
         who: String,
-        /// What the API server said.
+        /// The answer of the API server.
         allowed: bool,
     },
-    /// The container did not print what it should have found.
+    /// The container did not print the expected content.
     #[error("`{fact}` is not among what the container found in its volume:\n{output}")]
     Facts {
-        /// What was expected.
+        /// The expected text.
         fact: &'static str,
-        /// What was printed.
+        /// The output.
         output: String,
     },
 }
@@ -132,7 +132,7 @@ pub fn play(target: &Target, workload_image: &str, progress: &Progress) -> Resul
 
 fn load_workload(target: &Target, progress: &Progress) -> Result<(), DemoError> {
     let Some(cluster) = target.local() else {
-        return Ok(()); // its nodes pull what they run
+        return Ok(()); // its nodes pull the images
     };
     progress.step("build and load the demo's pod", || {
         for archive in
@@ -144,7 +144,7 @@ fn load_workload(target: &Target, progress: &Progress) -> Result<(), DemoError> 
     })
 }
 
-/// Somebody else's cluster is left as it is: the demo plays on the installation that is there.
+/// A foreign cluster is left as it is: the demo plays on the existing installation.
 fn expect_installation(kubectl: &Kubectl) -> Result<(), DemoError> {
     let words = "get configmap connectors-config --namespace connectors-system --ignore-not-found \
          -o jsonpath={.data.enable-connectors-approval}";
@@ -154,7 +154,7 @@ fn expect_installation(kubectl: &Kubectl) -> Result<(), DemoError> {
     }
 }
 
-/// What the demo needs of the installation.
+/// The values that the demo needs.
 fn values() -> Value {
     json!({
         "approval": {"enabled": true},
@@ -162,7 +162,7 @@ fn values() -> Value {
     })
 }
 
-/// The demo can be played again and again: what it made before goes first.
+/// The demo can be played again and again: its earlier objects are removed first.
 fn start_over(kubectl: &Kubectl) -> Result<(), DemoError> {
     kubectl.run(&format!(
         "delete namespace --selector {LABEL} --ignore-not-found --wait"

@@ -1,4 +1,5 @@
-//! What tests on a cluster share: the run's cluster, a namespace for each test, and what is shown when one fails.
+//! The shared parts of tests on a cluster: the run's cluster, a namespace for each test, and the report of a
+//! failure.
 
 use std::{
     env, fs,
@@ -45,7 +46,7 @@ pub fn runs_long(why: &str) -> bool {
     wanted
 }
 
-/// A line for a person who runs the tests: what tests print in the ordinary way is shown of failed ones only.
+/// A line for users that run the tests. The ordinary output of tests is shown for failed tests only.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
@@ -117,7 +118,7 @@ impl Scene {
         &self.api
     }
 
-    /// kubectl for the whole cluster, where a test is about what people type and see.
+    /// kubectl for the whole cluster, for tests about commands and output of users.
     #[must_use]
     pub fn kubectl(&self) -> &Kubectl {
         &self.kubectl
@@ -171,10 +172,10 @@ impl Scene {
         self.apply(&pod)
     }
 
-    /// Waits until a kubectl question has an answer that the test accepts, and gives it.
+    /// Waits until the answer to a kubectl question satisfies the test, and returns it.
     ///
     /// # Panics
-    /// When that does not happen in [`PATIENCE`]; the message tells what was seen last.
+    /// When that does not happen in [`PATIENCE`]; the message contains the last answer.
     #[allow(
         clippy::panic,
         reason = "a test's wait that fails is the test's failure"
@@ -188,10 +189,10 @@ impl Scene {
         answer.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Waits until an object of the test's namespace is there that the test accepts, and gives it.
+    /// Waits until an object of the test's namespace satisfies the test, and returns it.
     ///
     /// # Panics
-    /// When that does not happen in [`PATIENCE`]; the message tells what was seen last.
+    /// When that does not happen in [`PATIENCE`]; the message contains the last state.
     #[allow(
         clippy::panic,
         reason = "a test's wait that fails is the test's failure"
@@ -255,7 +256,7 @@ impl Scene {
         self.cluster.as_ref().map(Cluster::audit_log)
     }
 
-    /// What helps to understand a failure: events, logs, and what the API server was asked.
+    /// The information about a failure: events, logs, and the calls to the API server.
     fn show(&self) {
         eprintln!("── what namespace {} looked like", self.namespace);
         let questions = [
@@ -283,7 +284,7 @@ fn phase(pod: &Value) -> &str {
     pod["status"]["phase"].as_str().unwrap_or_default()
 }
 
-/// Who changed what in a namespace, and what was refused there: the newest events, oldest first.
+/// The changes in a namespace, and the refused calls there: the newest events, oldest first.
 fn last_audit_lines(log: &str, namespace: &str) -> Vec<String> {
     let lines = log.lines().rev().filter(|line| line.contains(namespace));
     let events = lines

@@ -25,13 +25,13 @@ pub const REGISTRY: &str = "localhost/connectors-approval";
 /// The tag of every image of the local cluster.
 pub const TAG: &str = "dev";
 
-/// How long an archive that newer ones replaced stays in the cache: somebody may be loading it.
+/// How long an archive that newer ones replaced stays in the cache: another process may be loading it.
 const KEPT: Duration = Duration::from_hours(24);
 
 /// An image of the local cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Image {
-    /// What holds a pod's namespaces open.
+    /// The container that holds a pod's namespaces open.
     Pause,
     /// The test workload.
     Workload,
@@ -78,14 +78,14 @@ pub enum ImageError {
     File {
         /// Which file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
 impl Image {
-    /// What the chart installs.
+    /// The images that the chart installs.
     pub const SERVICES: [Self; 5] = [
         Self::EvaluationService,
         Self::PolicyController,
@@ -94,7 +94,7 @@ impl Image {
         Self::CsiNode,
     ];
 
-    /// What the local cluster and the tests need besides; their programs are one package.
+    /// The images that the local cluster and the tests need besides; their programs are one package.
     pub const WORKLOADS: [Self; 2] = [Self::Pause, Self::Workload];
 
     /// The image's short name, also its program's.
@@ -129,8 +129,8 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// What cargo is to build. In the dev profile services are built as the tests are: a crate that was compiled for
-    /// the ones is not compiled once more for the others.
+    /// The selection of packages for cargo. In the dev profile services are built like the tests, so that no
+    /// crate is compiled twice.
     fn selection(self, images: &[Image]) -> &'static [&'static str] {
         let is_service = images.iter().any(|image| Image::SERVICES.contains(image));
         match self {
@@ -185,7 +185,7 @@ pub fn programs_dir() -> PathBuf {
     Profile::Dev.programs_dir()
 }
 
-/// Cargo runs in another directory than we do, and for this machine whatever else is built for.
+/// Cargo runs in another directory than this process, and always builds for this machine.
 fn target_dir() -> PathBuf {
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
@@ -232,7 +232,7 @@ pub fn make(image: Image, program: &Path) -> Result<Archive, ImageError> {
     Ok(archive)
 }
 
-/// Every build of a program is another archive; what is left of old ones only takes room, so failing is fine.
+/// Every build of a program is another archive. Old archives only take room, so a failure does not matter.
 fn remove_replaced(dir: &Path, image: Image) {
     let is_of_image = |file: &fs::DirEntry| {
         let name = file.file_name().to_string_lossy().into_owned();
@@ -255,7 +255,7 @@ fn remove_replaced(dir: &Path, image: Image) {
     }
 }
 
-/// The files of an image: the program, what the loader needs, and who "nonroot" is.
+/// The files of an image: the program, the libraries of the loader, and the entry of the user "nonroot".
 fn contents(image: Image, program: &Path) -> Result<Vec<Entry>, ImageError> {
     let file = |inside: String, outside: &Path, mode| -> Result<Entry, ImageError> {
         let content = fs::read(outside).map_err(at(outside))?;

@@ -1,4 +1,5 @@
-//! Helm, pinned like the cluster's own programs, and what this project does with it: install the chart, render it.
+//! Helm, pinned like the cluster's own programs, and its uses in this project: it installs the chart, and
+//! renders it.
 
 use std::{io, path::PathBuf};
 
@@ -26,7 +27,7 @@ pub const RELEASE: &str = "connectors-approval";
 /// The namespace of the installation.
 pub const NAMESPACE: &str = "connectors-system";
 
-/// Images are loaded already, so that what is waited for are certificates, probes and one registration.
+/// Images are loaded already, so it only waits for certificates, probes and one registration.
 const PATIENCE: &str = "--timeout=3m";
 
 /// Why the chart was not installed or rendered.
@@ -44,15 +45,16 @@ pub enum InstallError {
     /// The values could not be handed over.
     #[error("cannot write the chart's values")]
     Values(#[source] io::Error),
-    /// What Helm rendered is not YAML.
+    /// The output of Helm is not YAML.
     #[error("cannot read what the chart renders")]
     Rendered(#[source] serde_yaml::Error),
 }
 
-/// Installs the chart, or upgrades what is installed, and waits until every pod is ready.
+/// Installs the chart, or upgrades the installation, and waits until every pod is ready.
 ///
-/// On a local cluster the services' images are built and loaded first; another cluster must be able to pull them
-/// from where `values` say (`image.registry`, `image.tag`). `values` win over what a local cluster needs.
+/// On a local cluster the services' images are built and loaded first; another cluster must be able to pull
+/// them from the place in `values` (`image.registry`, `image.tag`). `values` override the values for a local
+/// cluster.
 pub fn install(
     target: &Target,
     profile: Profile,
@@ -87,7 +89,7 @@ pub fn api(kubectl: &Kubectl) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Removes what [`install`] installed, but for the custom resources and the namespace.
+/// Removes the installation of [`install`], except for the custom resources and the namespace.
 pub fn uninstall(target: &Target, progress: &Progress) -> Result<(), InstallError> {
     let helm = Helm::get(progress)?.on(target.kubectl());
     let words = ["uninstall", RELEASE, "--namespace", NAMESPACE, "--wait"];
@@ -210,7 +212,7 @@ fn allow_callers(kubectl: &Kubectl, authority: &str) -> Result<(), CommandError>
     kubectl.apply(&objects.to_string()).map(drop)
 }
 
-/// What makes the chart fit a local cluster.
+/// The values for a local cluster.
 fn local_values(cluster: &Cluster, archives: &[Archive]) -> Value {
     // An archive's name changes with its content, its reference does not: this restarts the pods of an old one.
     let mut digest = Sha256::new();

@@ -1,10 +1,10 @@
-//! A real Kubernetes node on this machine, and what runs on it: the demo and the end-to-end tests.
+//! A real Kubernetes node on this machine, and its users: the demo and the end-to-end tests.
 //!
-//! Owns: finding or building the cluster's components, starting and ending them, images made without
-//! Docker, waiting on conditions. Refuses to know: how the services decide; the demo and the scenarios speak to
-//! the cluster through its API like everybody else, and [`checker`] knows the promises and none of the
-//! code. Invariant: after [`Cluster::down`] nothing that a
-//! cluster made is left on the machine: no process, mount, network interface, cgroup or file.
+//! Owns: finding or building the cluster's components, starting and ending them, images made without Docker,
+//! waiting on conditions. Refuses to know: how the services decide. The demo and the scenarios use the
+//! cluster through its API like all other clients, and [`checker`] knows the promises and none of the code.
+//! Invariant: after [`Cluster::down`] nothing that a cluster made is left on the machine: no process, mount,
+//! network interface, cgroup or file.
 
 #[cfg(feature = "harness")]
 pub mod api;

@@ -19,7 +19,7 @@ pub const GATE: &str = "openshift-pipelines.org/v1alpha1";
 /// Names the run of an object.
 pub const RUN_LABEL: &str = "tekton.dev/pipelineRun";
 const TASK_LABEL: &str = "tekton.dev/taskRun";
-/// What the names of members begin with. The gate lists a member once the member answers.
+/// The prefix of the names of members. The gate lists a member once the member answers.
 const MEMBER: &str = "member-of-";
 
 /// Both controllers, which work when they are told to.
@@ -49,7 +49,7 @@ fn pipeline(approvers: &Value, needed: &str) -> Value {
     ]})
 }
 
-/// What a check on the approval of the pod's own run selects.
+/// The selector of a check on the approval of the pod's own run.
 #[must_use]
 pub fn selector_of_runs() -> Value {
     json!({
@@ -180,7 +180,7 @@ impl Pipelines {
             } else {
                 (TASK_RUN, "TaskRun", "tekton.dev/v1")
             };
-            // What has the name is taken for the child, whatever it is.
+            // An object of that name is taken for the child, regardless of its content.
             if self.api.get(kind, &child)?.is_none() {
                 let mut spec = json!({"serviceAccountName": "default"});
                 if is_custom {
@@ -257,7 +257,7 @@ impl Pipelines {
             return Ok(());
         }
         let task = match self.api.get(APPROVAL_TASK, name(run))? {
-            // What has the name is taken for the approval, whatever it says.
+            // An object of that name is taken for the approval, regardless of its content.
             Some(task) => task,
             None => self.api.create(&approval(run))?,
         };

@@ -1,4 +1,4 @@
-//! What a person sees while something long runs: a line per step, with its time when it is done.
+//! The progress of a long task for its user: a line per step, with its time when it is done.
 
 use std::{
     io::{self, Write},
@@ -48,6 +48,6 @@ pub(crate) fn seconds(duration: Duration) -> String {
 }
 
 fn say(line: &str) {
-    // Nobody is there to read it when standard error is closed, and the work itself goes on.
+    // Standard error may be closed. The work itself goes on.
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

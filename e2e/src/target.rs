@@ -82,7 +82,7 @@ impl Kubectl {
         }
     }
 
-    /// Keeps what kubectl remembers of the cluster elsewhere than in the home directory.
+    /// Keeps kubectl's cache of the cluster elsewhere than in the home directory.
     #[must_use]
     pub fn with_cache(mut self, dir: PathBuf) -> Self {
         self.cache = Some(dir);
@@ -101,7 +101,7 @@ impl Kubectl {
         &self.kubeconfig
     }
 
-    /// Where it keeps what it remembers of the cluster, when not in the home directory.
+    /// The path of its cache of the cluster, when not in the home directory.
     #[must_use]
     pub fn cache(&self) -> Option<&Path> {
         self.cache.as_deref()
@@ -115,7 +115,7 @@ impl Kubectl {
         command
     }
 
-    /// What every command line begins with.
+    /// The first arguments of every command line.
     fn flags(&self) -> Vec<OsString> {
         let mut flags = vec!["--kubeconfig".into(), self.kubeconfig.clone().into()];
         if let Some(cache) = &self.cache {

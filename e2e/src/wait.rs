@@ -1,4 +1,4 @@
-//! Waiting for conditions: always with a deadline, always saying what was awaited and what was seen last.
+//! Waiting for conditions: always with a deadline. Errors contain the awaited condition and the last state.
 
 use std::{
     thread,
@@ -43,7 +43,7 @@ pub struct TimedOut {
 
 /// Calls `probe` until it gives a value or the deadline passes.
 ///
-/// What `probe` returns as its error is what was seen instead; the last one is part of [`TimedOut`].
+/// The error of `probe` is the observed state; the last one is part of [`TimedOut`].
 pub fn poll<T>(
     what: &str,
     deadline: Deadline,

@@ -21,7 +21,7 @@ pub(crate) enum Way {
     Review(Arc<Mutex<Connection>>),
 }
 
-/// Somebody with questions, and a way to ask them.
+/// A caller with questions, and a way to ask them.
 #[derive(Clone)]
 pub(crate) struct Asker {
     pub(crate) way: Way,
@@ -45,7 +45,7 @@ impl Caller for Asker {
     }
 }
 
-/// What is read of a review.
+/// The parsed part of a review.
 #[derive(Deserialize)]
 struct Review {
     status: ReviewStatus,

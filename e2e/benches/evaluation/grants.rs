@@ -1,5 +1,5 @@
 //! Granted requests as the request-controller leaves them, each with its role and its binding, for the pods
-//! of one service account, which is the worst that there is for who looks at one binding after another.
+//! of one service account. That is the worst case for a server that checks one binding after another.
 
 use connectors_api::AccessRequest;
 use evaluation_api::access::{AccessQuestion, ConnectorName, PodRef, ServiceAccountName};
@@ -22,13 +22,13 @@ const GROUP: &str = "connectors.alauda.io";
 /// Requests to the API server at one time.
 const AT_ONCE: usize = 24;
 
-/// One question, for both who are asked.
+/// One question, for both servers.
 #[derive(Clone)]
 pub(crate) struct Question {
     pub(crate) asked: AccessQuestion,
     /// The review for the API server, as JSON.
     pub(crate) review: Bytes,
-    /// What the answer is to be.
+    /// The expected answer.
     pub(crate) is_allowed: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) async fn make(client: &Client, namespace: &str, numbers: std::ops::Ra
         .await;
 }
 
-/// Roles and bindings alone: what other tools leave in a cluster.
+/// Roles and bindings alone: like those that other tools leave in a cluster.
 pub(crate) async fn make_others(client: &Client, namespace: &str, numbers: std::ops::Range<usize>) {
     stream::iter(numbers)
         .for_each_concurrent(AT_ONCE, |number| async move {
@@ -180,7 +180,7 @@ fn request(namespace: &str, name: &str, number: usize) -> Value {
     })
 }
 
-/// What the controller writes at a grant, with the evidence of one check.
+/// The status that the controller writes at a grant, with the evidence of one check.
 fn status(namespace: &str, number: usize) -> Value {
     let at = "2026-01-02T03:04:05Z";
     let condition = |of: &str, reason: &str| {

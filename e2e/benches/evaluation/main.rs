@@ -1,8 +1,8 @@
 //! The service beside the API server that it spares, as rows of a table; `cargo xtask bench evaluation` runs it.
 //!
-//! The same questions to both, in one run, in turn; every answer is compared with what it is to be. The
-//! service is the release program, the API server the real one, without an audit log, asked as its
-//! administrator, for whom no priorities hold.
+//! The same questions to both, in one run, in turn; every answer is compared with the expected one. The
+//! service is the release program. The API server is the real one, without an audit log. Its caller is the
+//! administrator, who is exempt from priorities.
 
 #![allow(
     clippy::unwrap_used,
@@ -50,12 +50,12 @@ const OF_ROUND: usize = 150;
 /// Callers at one time, on so many connections.
 const CALLERS: usize = 64;
 const CONNECTIONS: usize = 4;
-/// How long each is under load in a round, how many rounds there are, and how much of what the API server can
-/// do is asked of both.
+/// The length of the load in a round, the number of rounds, and the share of the API server's maximum rate
+/// that both get.
 const LOAD: Duration = Duration::from_secs(5);
 const LOADS: usize = 5;
 const SHARE: f64 = 0.7;
-/// Questions of a batch, and callers who send such.
+/// Questions of a batch, and callers that send batches.
 const BATCH: usize = 128;
 const BATCHERS: usize = 4;
 const BATCHING: Duration = Duration::from_secs(5);
@@ -98,7 +98,7 @@ struct Bench {
     place: Place,
 }
 
-/// The three ways, each with its name, and somebody for each of its connections.
+/// The three ways, each with its name, and a caller for each of its connections.
 type Ways = [(&'static str, Vec<Asker>); 3];
 
 impl Bench {
@@ -160,8 +160,8 @@ impl Bench {
         self.crowded(&ways, grants);
     }
 
-    /// One caller, who asks one after the other: in each round some questions one way, then the same another
-    /// way, in every other round the last way first.
+    /// One caller with one question after the other: in each round some questions one way, then the same
+    /// another way, in every other round the last way first.
     fn alone(&mut self, ways: &Ways, grants: usize, caller: &str, musts: [f64; 2]) {
         let mut all = [(); 3].map(|()| Times::default());
         let mut ratios = [Vec::new(), Vec::new()];
@@ -203,8 +203,8 @@ impl Bench {
         }
     }
 
-    /// Each question every way, so that one comes when the API server is still busy with what follows its own
-    /// answer.
+    /// Each question every way, so that a question arrives while the API server is still busy with the work
+    /// after its own answer.
     fn mixed(&mut self, ways: &Ways, grants: usize) {
         let mut mixed = [(); 3].map(|()| Times::default());
         self.one.block_on(async {
@@ -220,7 +220,7 @@ impl Bench {
         }
     }
 
-    /// Many callers, who come at their times.
+    /// Many callers, each at its planned times.
     fn crowded(&mut self, ways: &Ways, grants: usize) {
         let callers = |askers: &[Asker]| -> Vec<Asker> {
             askers.iter().cloned().cycle().take(CALLERS).collect()
@@ -299,7 +299,7 @@ impl Bench {
         );
     }
 
-    /// What the service takes, of memory and of time to begin.
+    /// The memory of the service, and the time of its start.
     fn sizes(&mut self) {
         eprintln!("making other roles and bindings");
         self.one.block_on(async {
@@ -333,7 +333,7 @@ impl Bench {
     }
 }
 
-/// The ratio of the round in the middle, and what there was in others.
+/// The ratio of the median round, and those of the others.
 fn middle(mut ratios: Vec<f64>) -> (f64, String) {
     ratios.sort_unstable_by(f64::total_cmp);
     let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
@@ -346,7 +346,7 @@ fn of_round(round: usize) -> std::ops::Range<usize> {
     round * OF_ROUND..(round + 1) * OF_ROUND
 }
 
-/// Every question, every way: all answers are what they are to be, and so the same.
+/// Every question, every way: all answers are as expected, and so the same.
 async fn prove(ways: &Ways) {
     for number in 0..QUESTIONS {
         for (_, askers) in ways {

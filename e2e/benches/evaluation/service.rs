@@ -15,12 +15,12 @@ use crate::support::process::{Process, free_address, program};
 
 const NAME: &str = "evaluation-service";
 
-/// The program, and what it serves with.
+/// The program, and its TLS configuration.
 pub(crate) struct Program {
     arguments: Vec<String>,
     /// Where each process of it has its socket.
     files: PathBuf,
-    /// Kept, so that whoever has the receiver is told of no end.
+    /// Kept, so that the receivers do not see the channel close.
     _roots: watch::Sender<Arc<ClientConfig>>,
     tls: watch::Receiver<Arc<ClientConfig>>,
 }
@@ -94,7 +94,7 @@ impl Program {
     }
 }
 
-/// A certificate for `localhost`, and what a client needs to trust it.
+/// A certificate for `localhost`, and the client configuration that trusts it.
 fn certificates(certificate: &Path, key: &Path) -> ClientConfig {
     let mut params = CertificateParams::default();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);

@@ -1,7 +1,7 @@
 //! The policy-controller beside a real API server, as rows of a table; `cargo xtask bench policies` runs it.
 //!
-//! The controller is the release program and sees a world of its own. What it comes to is compared with what
-//! arithmetic says, and what was written is counted by the API server.
+//! The controller is the release program and sees a world of its own. Its results are compared with computed
+//! numbers, and the API server counts its writes.
 
 #![allow(
     clippy::unwrap_used,
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
     bench.table.end()
 }
 
-/// What it is started with. No policy here has checks, so that it never asks the evaluation service.
+/// The arguments of the controller. No policy here has checks, so that it never asks the evaluation service.
 fn arguments(place: &Place) -> Vec<String> {
     let (authority, token) = (place.file("ca.crt"), place.file("token"));
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();

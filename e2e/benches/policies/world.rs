@@ -1,5 +1,5 @@
-//! The world that policies are about: namespaces in projects, teams with connectors and policies, and what all of
-//! that comes to by arithmetic.
+//! The world of the policies: namespaces in projects, teams with connectors and policies, and the computed
+//! results.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ impl World {
         Api::all(self.client.clone())
     }
 
-    /// What is in the namespace of the team of this number.
+    /// The objects in the namespace of the team of this number.
     pub(crate) fn of_team<K>(&self, number: usize) -> Api<K>
     where
         K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
@@ -95,7 +95,7 @@ impl World {
         self.namespace(number % TEAMS)
     }
 
-    /// What a policy says when it names that account.
+    /// The spec of a policy that names that account.
     pub(crate) fn spec(&self, number: usize, account: &str) -> Value {
         let project = self.project(number / TEAMS % PROJECTS);
         json!({
@@ -119,7 +119,7 @@ impl World {
         connector(number % TEAMS + number / TEAMS / PROJECTS * TEAMS)
     }
 
-    /// Fails unless there is exactly what the policies come to.
+    /// Fails unless exactly the objects of the policies exist.
     pub(crate) async fn prove(&self) {
         let all = |number| {
             let connectors = (0..CONNECTORS).filter(move |it| {
@@ -193,7 +193,7 @@ impl World {
     }
 }
 
-/// Who holds what by a policy: its namespace, the connectors, the names of its subjects.
+/// The result of a policy: its namespace, the connectors, the names of its subjects.
 type Held = (String, BTreeSet<String>, BTreeSet<String>);
 
 fn connector(number: usize) -> String {

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Between two looks at the memory.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Somebody who asks about access.
+/// A caller that asks about access.
 #[derive(Clone)]
 pub(crate) struct Asker {
     pub(crate) client: Client,
@@ -77,7 +77,7 @@ pub(crate) struct Bomber {
 }
 
 impl Bomber {
-    /// Until it is told to stop; what is on its way then ends first.
+    /// Runs until it is told to stop. Calls on their way end first.
     pub(crate) async fn run(self: Arc<Self>, stop: Arc<AtomicBool>) {
         let mut running = JoinSet::new();
         for _ in 0..AT_ONCE {
@@ -121,7 +121,7 @@ impl Bomber {
     }
 }
 
-/// What is resident of a process and of those that it started, looked at again and again.
+/// The resident memory of a process and of its children, measured again and again.
 pub(crate) struct Watched {
     stop: Arc<AtomicBool>,
     looking: thread::JoinHandle<f64>,
@@ -149,7 +149,7 @@ impl Watched {
     }
 }
 
-/// Of all of them at this moment. What has ended meanwhile has nothing.
+/// The current sum of all of them. A process that has ended counts zero.
 fn resident(process: u32) -> f64 {
     let tasks = fs::read_dir(format!("/proc/{process}/task"))
         .into_iter()

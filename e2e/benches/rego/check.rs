@@ -19,8 +19,8 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// As it is written but for its namespace, and for what it asks of the objects' origin: that is not
-    /// for Rego to decide.
+    /// As written, except for its namespace and for the proof of the objects' origin: Rego does not decide
+    /// about that.
     pub(crate) fn new(namespace: &str) -> Self {
         let mut policy: Value = serde_yaml::from_str(POLICY).unwrap();
         policy["metadata"]["namespace"] = namespace.into();
@@ -54,7 +54,7 @@ impl Check {
         object
     }
 
-    /// What a controller asks about the pod of that run, for whom this object was found.
+    /// A controller's question about the pod of that run, with the object that was found for it.
     pub(crate) fn question(&self, number: usize, object: &[u8]) -> EvaluateChecksRequest {
         EvaluateChecksRequest {
             policy: self.policy.to_string().into(),

@@ -1,4 +1,4 @@
-//! A thousand callers, without and with somebody who sends bombs.
+//! A thousand callers, without and with a caller that sends bombs.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,16 +16,18 @@ use crate::support::place::Place;
 use crate::support::table::Table;
 use crate::{grants, list};
 
-/// Who asks about access, and by how many accounts: each is one caller for the service's limits.
+/// The callers that ask about access, and their accounts: each account is one caller for the service's
+/// limits.
 const CALLERS: usize = 1_000;
 const ACCOUNTS: usize = 10;
 /// Their calls in a second.
 const RATE: f64 = 1_000.0;
-/// Who asks about checks meanwhile, and calls in a second. One namespace has room for so many.
+/// The callers that ask about checks meanwhile, and their calls in a second. One namespace has room for so
+/// many.
 const CONTROLLERS: usize = 4;
 const CHECKS: f64 = 50.0;
 const GRANTS: usize = 10;
-/// How long each round is without bombs and with them, and what is not counted at the beginning.
+/// The length of each round without bombs and with them, and the uncounted time at its start.
 const LOAD: Duration = Duration::from_secs(8);
 const START: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 5;
@@ -51,7 +53,7 @@ pub(crate) fn rows(
         .map(|number| place.token(&format!("caller-{number}")))
         .collect();
     let controller = place.token("controller");
-    // Another tenant: what one namespace does to itself is its own matter.
+    // Another tenant: the effects of a namespace on itself do not count.
     let foreign = format!("{}-bombs", place.namespace);
     place.kubectl.create_namespace(&foreign, &[]).unwrap();
     let bomber = place.token_in(&foreign, "bomber");
@@ -136,7 +138,7 @@ impl Crowd {
             "MB",
         );
         let what = "resident memory of service and workers at most, beside bombs";
-        // What the container has, and what the service and two whole workers would take.
+        // The limit of the container, and the memory of the service with two complete workers.
         table.at_most(what, most, "MB", 805.0, 308.0);
     }
 

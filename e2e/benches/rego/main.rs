@@ -1,8 +1,8 @@
 //! A check that Rego decides: in the process, through the service, and by a real server of Open Policy
 //! Agent, as rows of a table; `cargo xtask bench rego` runs it.
 //!
-//! The same objects to all of them, in one run, in turn; no object comes twice, so that nobody's memory
-//! answers. Every answer is compared with what it is to be. The service is the release program.
+//! The same objects to all of them, in one run, in turn; no object comes twice, so that no cache answers.
+//! Every answer is compared with the expected one. The service is the release program.
 
 #![allow(
     clippy::unwrap_used,
@@ -121,7 +121,7 @@ impl Bench {
         Question::new(&self.check, self.asked, object.to_string())
     }
 
-    /// What passes, what does not, and what nobody can read: all of them say the same.
+    /// Objects that pass, objects that do not, and unreadable ones: all ways give the same verdict.
     fn prove(&mut self) {
         let mut questions = Vec::new();
         for (status, verdict) in statuses() {
@@ -153,8 +153,8 @@ impl Bench {
         eprintln!("{count} objects, every way: no difference");
     }
 
-    /// One caller, who asks one after the other: in each round some questions one way, then the same another
-    /// way.
+    /// One caller with one question after the other: in each round some questions one way, then the same
+    /// another way.
     fn alone(&mut self, table: &mut Table) {
         let mut all = [(); WAYS].map(|()| Times::default());
         let mut ratios = [Vec::new(), Vec::new()];
@@ -198,7 +198,7 @@ impl Bench {
         }
     }
 
-    /// Several callers at the same time, who share the questions of a round and ask again at once.
+    /// Several callers at the same time. They share the questions of a round, and ask the next one at once.
     fn together(&mut self, table: &mut Table, [ours, theirs]: &[Vec<Arc<Mutex<Way>>>; 2]) {
         let mut rates = [Vec::new(), Vec::new()];
         for _ in 0..ROUNDS {
@@ -230,7 +230,7 @@ impl Bench {
         table.figure(&what, ratios[ROUNDS / 2], "×");
     }
 
-    /// An object in one of its states, and what is to be said about it.
+    /// An object in one of its states, and the expected verdict.
     fn usual(&mut self) -> (Question, CheckVerdict) {
         let mut verdict = CheckVerdict::Unspecified;
         let question = self.question(|object| {
@@ -261,7 +261,7 @@ async fn all_asked(ways: &[Arc<Mutex<Way>>], questions: &Arc<Vec<(Question, Chec
     callers.join_all().await;
 }
 
-/// What the status of an object may be, and what that means.
+/// The possible values of an object's status, and their verdicts.
 fn statuses() -> Vec<(Option<Value>, CheckVerdict)> {
     let word = |word: &str| Some(json!({"state": word}));
     let state = |state: Value| Some(json!({"state": state}));

@@ -31,13 +31,13 @@ pub(crate) struct Opa {
 /// One connection, kept from question to question.
 pub(crate) struct Questions(Connection);
 
-/// What it answers; no `result` where the rule says nothing.
+/// Its answer; no `result` if the rule is undefined.
 #[derive(Deserialize)]
 struct Answer {
     result: Option<Output>,
 }
 
-/// What the services take for an answer of a module, and nothing else.
+/// The only form of a module's answer that the services accept.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Output {
@@ -103,12 +103,12 @@ impl Drop for Opa {
 }
 
 impl Questions {
-    /// What is sent about an object, which may be no JSON.
+    /// The body of the request about an object, which may be no JSON.
     pub(crate) fn question(object: &str) -> Bytes {
         format!("{{\"input\":{object}}}").into()
     }
 
-    /// What the module says, read as the services read it.
+    /// The answer of the module, parsed as the services parse it.
     pub(crate) async fn ask(&mut self, question: Bytes) -> CheckVerdict {
         let request = Request::post("/v1/data/approval/output")
             .header(HOST, "localhost")

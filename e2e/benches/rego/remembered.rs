@@ -33,7 +33,7 @@ pub(crate) fn rows(table: &mut Table, check: &Check) {
             .unwrap()
             .about(policy.read(&asked.policy).unwrap());
         let prepared = judge::prepare(question).unwrap();
-        // What the module would say; it is not what is measured here.
+        // The answer of the module. It is not measured here.
         let answers: Vec<_> = prepared.rego_jobs().map(|job| says(job.input)).collect();
         let answer = judgement::to_wire(prepared.finish(answers.into_iter().map(Ok)));
         assert_ne!(answer.verdict(), CheckVerdict::Failed, "{answer:?}");

@@ -1,4 +1,4 @@
-//! The ways to have an object judged, and what each of them is given.
+//! The ways to have an object judged, and the input of each.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,15 +20,15 @@ use crate::service::{Program, Running};
 /// Longer than any evaluation takes.
 const LIMIT: Duration = Duration::from_secs(1);
 const CONTEXT: &str = "{}";
-/// The evaluator alone, the service, OPA over either kind of connection, and what the service does without
-/// the ways in between.
+/// The evaluator alone, the service, OPA over either kind of connection, and the service's code without the
+/// connections in between.
 pub(crate) const WAYS: usize = 5;
 
 /// Where an object is judged.
 pub(crate) enum Way {
     /// By the evaluator alone.
     Process(CheckModule),
-    /// The same around it as in the service, without a service: what goes in and comes out is the same.
+    /// The same code as in the service, without a connection: input and output are the same.
     Whole(CheckModule, ParsedPolicies),
     /// By the service, whole: policy, pod and object go in, checks and rules come out.
     Service(Client),
@@ -78,7 +78,7 @@ impl Way {
         ]
     }
 
-    /// Asks. What the service is asked twice it remembers.
+    /// Asks. The service remembers repeated questions.
     pub(crate) async fn ask(&mut self, question: &Question) -> (CheckVerdict, Duration) {
         let Question {
             object,
@@ -120,7 +120,7 @@ impl Way {
     }
 }
 
-/// What the service does with a question, with the module at hand.
+/// The work of the service for a question, with a compiled module.
 fn whole(
     module: &CheckModule,
     policies: &ParsedPolicies,
@@ -144,7 +144,7 @@ fn whole(
     Some(judgement::to_wire(prepared.finish(answers)))
 }
 
-/// What a state means before a grant.
+/// The verdict on a state before a grant.
 pub(crate) fn verdict(state: &ObjectState) -> CheckVerdict {
     match state.outcome() {
         CheckOutcome::Passed => CheckVerdict::Passed,

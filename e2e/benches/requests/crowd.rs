@@ -1,4 +1,4 @@
-//! Many requests that wait at a time, and what they cost: their approval at once, an event of one object, the memory.
+//! The costs of many waiting requests: their approval at once, an event of one object, the memory.
 
 use std::collections::HashSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -20,7 +20,7 @@ use crate::rounds::{self, Way};
 use crate::support::place::Place;
 use crate::support::process::Running;
 
-/// How long a crowd may take for what is measured.
+/// The time limit of the measurements on a crowd.
 const PATIENCE: Duration = Duration::from_mins(5);
 /// Callers that create and approve at a time.
 const CALLERS: usize = 8;
@@ -221,7 +221,7 @@ async fn follow(
     }
 }
 
-/// What is resident of the controller, in MB; of its replicas, the one that has most.
+/// The resident memory of the controller, in MB: the largest value of its replicas.
 pub(crate) fn memory() -> f64 {
     let replicas = Running::named(CONTROLLER);
     let memory = replicas.iter().map(|it| it.memory().0);

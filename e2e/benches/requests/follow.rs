@@ -1,4 +1,4 @@
-//! What becomes of a request, as the API server tells it.
+//! The progress of a request, as the API server reports it.
 
 use std::pin::pin;
 use std::sync::mpsc::{Receiver, channel};
@@ -94,7 +94,7 @@ impl Followed {
         self.await_told("that is gone", |told| told.is_gone);
     }
 
-    /// Waits until nobody changes the request any more.
+    /// Waits until the request has no more changes.
     pub(crate) fn until_calm(&self) {
         while self.told.recv_timeout(CALM).is_ok() {}
     }

@@ -1,8 +1,8 @@
 //! From an approval to the grant, on a node with the chart installed, as rows of a table; `cargo xtask bench requests`
 //! runs it.
 //!
-//! First one request at a time. The ways of approving take turns in each round, so that whatever disturbs the machine for
-//! longer than a round disturbs all of them. Then many requests at once.
+//! First one request at a time. The ways of approving take turns in each round, so that a disturbance of the
+//! machine that lasts longer than a round affects all of them. Then many requests at once.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ use support::table::Table;
 const MEASURED: usize = 200;
 /// And how many before, for connections and caches. They do not count.
 const BEFORE: usize = 10;
-/// What a proof may add to the time of a grant, in milliseconds.
+/// The most that a proof may add to the time of a grant, in milliseconds.
 const PROOF: f64 = 10.0;
 
 fn main() -> ExitCode {
@@ -63,7 +63,7 @@ const CROWD: usize = 1000;
 const WAITING: [usize; 2] = [10, 500];
 const OBJECTS: usize = 5000;
 
-/// What many requests take that wait at a time.
+/// The costs of many requests that wait at a time.
 fn crowds(place: &Place, table: &mut Table) {
     eprintln!("events of one approval");
     for waiting in WAITING {

@@ -23,7 +23,7 @@ const APPROVER: &str = "alice";
 /// The rights of the request-controller in the whole cluster.
 const CONTROLLER_ROLE: &str = "connectors-request-controller";
 
-/// What approves, and how it is judged.
+/// The approving object, and the way it is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// The `ApprovalTask` of a run, which is proven to be of the pod's own.
@@ -109,7 +109,7 @@ impl Rounds {
         }
     }
 
-    /// Gives the request-controller what the chart gives it with `requestController.bindRoles`.
+    /// Gives the request-controller the rights that the chart gives it with `requestController.bindRoles`.
     pub(crate) fn allow_to_bind(&self) {
         let role = self.api.get(CLUSTER_ROLE, CONTROLLER_ROLE).unwrap();
         let role = role.expect("the chart is installed");
@@ -281,7 +281,7 @@ fn check_refs(request: &AccessRequest) -> impl Iterator<Item = &CheckRef> {
     policies.flat_map(|it| &it.check_refs)
 }
 
-/// A figure is what it is said to be only if the grant has the proof, or has none.
+/// A figure has its stated meaning only if the grant has the proof, or has none.
 fn expect_proof(way: Way, granted: &AccessRequest) {
     let links: Vec<_> = check_refs(granted).map(|it| it.lineage.len()).collect();
     // The PipelineRun, the pod's TaskRun and the CustomRun.

@@ -37,7 +37,7 @@ impl Connection {
         Self::over(tls.connect(name, stream).await.unwrap()).await
     }
 
-    /// To the API server, as whom a kubeconfig says.
+    /// To the API server, as the user of a kubeconfig.
     pub(crate) async fn to_api_server(kubeconfig: &Path) -> Self {
         let config = Kubeconfig::read_from(kubeconfig).unwrap();
         let options = KubeConfigOptions::default();

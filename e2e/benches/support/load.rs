@@ -1,4 +1,4 @@
-//! Latencies: of one caller, and of many who come at their times whether answers come or not.
+//! Latencies: of one caller, and of many at planned times, whether answers come or not.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Somebody who calls again and again. Clones share a connection.
+/// A caller that calls again and again. Clones share a connection.
 pub(crate) trait Caller: Clone + Send + 'static {
     /// The call of this number. A wrong answer ends the run: it has no speed.
     fn call(&self, number: usize) -> impl Future<Output = ()> + Send;
@@ -58,8 +58,8 @@ pub(crate) async fn once(caller: &impl Caller, number: usize) -> Duration {
     began.elapsed()
 }
 
-/// So many calls a second for so long, by callers who take turns. A call's time counts from when it was to
-/// begin: who has to wait for the caller's last answer waits.
+/// So many calls a second for so long, by callers in turn. A call's time counts from its planned start, so it
+/// includes the wait for the caller's previous answer.
 pub(crate) async fn open_loop(callers: &[impl Caller], rate: f64, length: Duration) -> Times {
     let mut senders = Vec::new();
     let mut running = JoinSet::new();
@@ -99,7 +99,7 @@ pub(crate) async fn open_loop(callers: &[impl Caller], rate: f64, length: Durati
     all
 }
 
-/// As many answers a second as callers get who ask again at once.
+/// The answers a second that callers get when they ask the next question at once.
 pub(crate) async fn closed_loop(callers: &[impl Caller], length: Duration) -> f64 {
     let mut running = JoinSet::new();
     let end = Instant::now() + length;

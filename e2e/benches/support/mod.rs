@@ -1,4 +1,4 @@
-//! What programs that measure services share: the place, the processes, the callers, the table.
+//! The shared parts of programs that measure services: the place, the processes, the callers, the table.
 
 #![allow(dead_code, reason = "no program needs all of it")]
 

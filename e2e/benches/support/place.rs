@@ -106,7 +106,8 @@ impl Place {
         file
     }
 
-    /// kubectl makes roles only for what the API server serves, and evaluations are a word of ours.
+    /// kubectl makes roles only for resources that the API server serves, and it does not serve
+    /// `evaluations`.
     fn role(&self, namespace: &str, name: &str) {
         let may_ask = json!({
             "apiGroups": ["connectors.alauda.io"], "resources": ["evaluations"], "verbs": ["create"],

@@ -28,7 +28,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
     this.ancestors().nth(2).unwrap().join(name)
 }
 
-/// An address that nobody listens at.
+/// An address without a listener.
 pub(crate) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
@@ -47,7 +47,7 @@ impl Process {
             .arg(format!("--admin-address={admin}"))
             .arg("--log-filter=warn")
             .stdin(Stdio::null())
-            // What it logs is no row of the table.
+            // Its logs are no row of the table.
             .stdout(io::stderr())
             .spawn()
             .unwrap();
@@ -71,7 +71,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What is resident of it now, and what was at most, in MB; processes that it started are not in it.
+    /// Its current and its largest resident memory, in MB, without its child processes.
     pub(crate) fn memory(&self) -> (f64, f64) {
         Running(self.child.id()).memory()
     }
@@ -112,7 +112,7 @@ impl Drop for Process {
     }
 }
 
-/// A process on this machine, in whatever namespaces it is.
+/// A process on this machine, in any namespaces.
 pub(crate) struct Running(u32);
 
 impl Running {
@@ -130,7 +130,7 @@ impl Running {
         .collect()
     }
 
-    /// What is resident of it now, and what was at most, in MB.
+    /// Its current and its largest resident memory, in MB.
     pub(crate) fn memory(&self) -> (f64, f64) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap();
         let field = |name: &str| {

@@ -1,4 +1,4 @@
-//! On which processors this thread runs, and with it whatever it starts meanwhile.
+//! The processors of this thread, and of all processes that it starts meanwhile.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 

@@ -1,4 +1,4 @@
-//! What is called, and what is to be answered: reviews for the webhook itself, objects for the API server.
+//! The calls and their expected answers: reviews for the webhook itself, objects for the API server.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::installed::NODE_PLUGIN;
 use crate::support::connection::Connection;
 use crate::support::load::Caller;
 
-/// Who writes policies and connectors.
+/// The author of policies and connectors.
 pub(crate) const AUTHOR: &str = "author";
 pub(crate) const POD: &str = "waiting";
 const ACCOUNT: &str = "default";
 const GROUP: &str = "connectors.alauda.io";
 
-/// Where the API server says what somebody may do.
+/// The path of the API server's reviews of rights.
 pub(crate) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 /// A kind of call.
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::Connector, Self::Policy, Self::Request];
 
-    /// What it is, in the words of the table.
+    /// Its name in the table.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Connector => "labels for a connector",
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// What the webhook asks the API server for it.
+    /// The webhook's question to the API server for it.
     pub(crate) const fn waits_for(self) -> Option<&'static str> {
         match self {
             Self::Connector => None,
@@ -95,7 +95,7 @@ impl Kind {
     }
 }
 
-/// What objects refer to.
+/// The objects that others refer to.
 #[derive(Clone)]
 pub(crate) struct Around {
     pub(crate) namespace: String,
@@ -178,10 +178,10 @@ impl Caller for Reviewer {
     }
 }
 
-/// What the API server is called for.
+/// The kind of a call to the API server.
 #[derive(Clone, Copy)]
 pub(crate) enum Call {
-    /// What the webhook asks it for a review.
+    /// The webhook's question for a review.
     Question,
     /// An object, of which it stores nothing.
     Creation,

@@ -14,7 +14,7 @@ use crate::support::connection::Connection;
 use crate::support::place::Place;
 use crate::support::process::{Process, free_address};
 
-/// How long the API server may take to call what it was told of.
+/// How long the API server may take to call a newly registered webhook.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Namespaces with this label are the webhook's; the others are as if there were none.
 const LABEL: &str = "bench-webhook";
@@ -65,7 +65,7 @@ impl<'a> Installed<'a> {
 }
 
 impl<'a> Replica<'a> {
-    /// One that nobody calls by himself, with another way to the API server.
+    /// A replica that the API server does not call, with another way to the API server.
     pub(crate) fn beside(place: &'a Place, kubeconfig: &Path) -> Self {
         Self::start(place, kubeconfig, free_address().port())
     }

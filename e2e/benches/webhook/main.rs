@@ -1,7 +1,7 @@
 //! The webhook, called directly and by a real API server, as rows of a table; `cargo xtask bench webhook` runs it.
 //!
-//! The webhook is the release program and asks the API server what it has to ask. Every answer is compared with what it
-//! is to be.
+//! The webhook is the release program and asks the API server its own questions. Every answer is compared
+//! with the expected one.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,13 +33,13 @@ use support::load::{self, Caller, Times};
 use support::place::Place;
 use support::table::Table;
 
-/// Calls a second, for whom nothing is between, and through the API server.
+/// Calls a second: to the webhook directly, and through the API server.
 const ALONE: f64 = 1_000.0;
 const THROUGH: f64 = 100.0;
 /// How long each is under load in a round, and how many rounds there are.
 const LOAD: Duration = Duration::from_secs(4);
 const ROUNDS: usize = 5;
-/// What is done before, for connections and caches; it does not count.
+/// The calls before, for connections and caches. They do not count.
 const BEFORE: Duration = Duration::from_millis(500);
 /// Calls at one time.
 const CALLERS: usize = 64;
@@ -49,7 +49,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// A figure of times.
 type Figure = fn(&Times) -> f64;
 
-/// What is told of times.
+/// The reported figures of times.
 const FIGURES: [(&str, Figure); 2] = [("p50", Times::median), ("p99", Times::p99)];
 
 fn main() -> ExitCode {
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
 }
 
 struct Bench<'a> {
-    /// What is in the namespace with the webhook, and in that without.
+    /// The objects in the namespace with the webhook, and in that without.
     around: Around,
     beside: Around,
     installed: Installed<'a>,
@@ -220,7 +220,7 @@ fn around(place: &Place, namespace: &str) -> Around {
     let run = |words: &str| kubectl.run(&format!("--namespace {namespace} {words}"));
     let node = kubectl.run("get nodes -o jsonpath={.items[0].metadata.name}");
     let node = node.unwrap();
-    // Nobody has its image, and nobody may pull it: it waits.
+    // Its image does not exist, and must not be pulled: it waits.
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD, "namespace": namespace},
         "spec": {

@@ -1,5 +1,6 @@
-//! A stand-in between a webhook and the API server. What a review waits for it answers at once, as the API server did, and
-//! what is left of a review's time is the webhook's own. Everything else goes through to the API server.
+//! A stand-in between a webhook and the API server. It answers the calls that a review waits for at once,
+//! with the API server's answers. So the remaining time of a review is the webhook's own. All other calls go
+//! through to the API server.
 
 use std::convert::Infallible;
 use std::fs;
@@ -34,7 +35,7 @@ pub(crate) struct StandIn {
     answered: Arc<AtomicUsize>,
 }
 
-/// What it stands in for.
+/// The calls that it answers, and the API server behind it.
 struct Behind {
     kubeconfig: PathBuf,
     pod_path: String,
@@ -120,7 +121,7 @@ impl Behind {
     }
 }
 
-/// A connection, to its end; whose end it is the webhook notices.
+/// Serves a connection to its end. The webhook notices the end itself.
 async fn converse(acceptor: TlsAcceptor, stream: TcpStream, answers: Arc<Answers>) {
     let Ok(stream) = acceptor.accept(stream).await else {
         return;

@@ -1,4 +1,4 @@
-//! One call of the kubelet, and what is wrong with it.
+//! One call of the kubelet, and its faults.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -62,13 +62,13 @@ impl Answer {
 /// A call, as far as it has come.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// What was called.
+    /// The called method.
     pub method: Method,
     /// The volume.
     pub volume_id: String,
     /// Where it appears.
     pub target_path: String,
-    /// Whose volume it is, as the kubelet says; empty for an unpublish.
+    /// The namespace of the volume's pod, as the kubelet gives it; empty for an unpublish.
     pub pod_namespace: String,
     /// The pod's name.
     pub pod_name: String,
@@ -82,18 +82,18 @@ pub struct Call {
     pub ended: Option<Timestamp>,
     /// The answer.
     pub answer: Option<Answer>,
-    /// What was at the target path when the kubelet called.
+    /// The state of the target path before the call.
     pub before: Option<Target>,
-    /// What was there when it had its answer.
+    /// The state of the target path after the answer.
     pub after: Option<Target>,
-    /// What is wrong.
+    /// The faults.
     pub findings: Vec<Finding>,
 }
 
-/// What is wrong with a call.
+/// A fault of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// Nobody could look at the target path.
+    /// The target path could not be inspected.
     Unseen(String),
     /// OK was answered, and the volume is not complete.
     Incomplete(Target),
@@ -123,7 +123,7 @@ impl fmt::Display for Finding {
 }
 
 impl Call {
-    /// A call that begins. What cannot be understood is written down as a call about nothing.
+    /// A call that begins. An unparsable one is recorded as a call without fields.
     pub(crate) fn begin(method: Method, body: &[u8], started: Timestamp) -> Self {
         let said = Said::decode(message(body).unwrap_or_default()).unwrap_or_default();
         let (target_path, mut context) = match method {
@@ -162,7 +162,7 @@ impl Call {
             && self.after == Some(Target::Complete)
     }
 
-    /// What the target path says about the answer.
+    /// The fault that the target path shows, given the answer.
     pub(crate) fn judge(&self) -> Option<Finding> {
         let (answer, after) = (self.answer.as_ref()?, self.after?);
         let empty = after == Target::Nothing;
@@ -180,7 +180,7 @@ impl Call {
     }
 }
 
-/// What is read of both requests; their other fields, secrets among them, are not even parsed.
+/// The parsed fields of both requests. Their other fields, secrets among them, are not even parsed.
 #[derive(Clone, PartialEq, Message)]
 struct Said {
     #[prost(string, tag = "1")]

@@ -19,7 +19,7 @@ use crate::{
     recorder::Log,
 };
 
-/// Messages of gRPC are not longer, unless somebody says so.
+/// The default limit of gRPC for a message.
 const LONGEST: usize = 4 << 20;
 const UNAVAILABLE: &str = "14";
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -28,7 +28,7 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, std::convert::Infallible>;
 type Problem = Box<dyn std::error::Error + Send + Sync>;
 
-/// Serves everybody who calls, until it is dropped.
+/// Serves all callers, until it is dropped.
 pub(crate) async fn serve(listener: UnixListener, driver: PathBuf, log: Arc<Log>) -> io::Error {
     loop {
         let stream = match listener.accept().await {
@@ -63,7 +63,7 @@ async fn answer(request: Request<Incoming>, driver: PathBuf, log: Arc<Log>) -> R
             let body = Full::new(body).with_trailers(async move { trailers.map(Ok) });
             (Response::from_parts(parts, body.boxed_unsync()), answer)
         }
-        // What gRPC itself makes of a connection that breaks: not final.
+        // The status that gRPC itself derives from a broken connection: not final.
         Err(error) => {
             let message = format!("the driver cannot be reached: {error}");
             let answer = Answer::Status {
@@ -74,7 +74,7 @@ async fn answer(request: Request<Incoming>, driver: PathBuf, log: Arc<Log>) -> R
         }
     };
     if let Some(call) = call {
-        // Before the kubelet hears of it: what is looked at is what it is told about.
+        // Before the kubelet receives the answer, so that the inspected state is that of the answer.
         call.end(answer).await;
     }
     response

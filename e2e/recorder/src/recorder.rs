@@ -1,4 +1,4 @@
-//! The recorder as a test has it: a thread of its own, and what it has written down.
+//! The recorder as a test has it: a thread of its own, and its records.
 
 use std::{
     fmt, io,
@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The test's question, asked when content is delivered: was access allowed? The error says why not.
 pub type AskAccess = Arc<dyn Fn(&Call) -> Result<(), String> + Send + Sync>;
 
-/// What is looked at beside the calls.
+/// The inspections beside the calls.
 #[derive(Clone, Default)]
 pub struct Eyes {
     /// The node's mounts; without them calls are only written down.
@@ -130,7 +130,7 @@ impl Recorder {
         self.log.taken.load(Ordering::SeqCst)
     }
 
-    /// What went wrong with standing there.
+    /// The failures of taking the driver's place.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         locked(&self.log.failures).clone()
@@ -192,7 +192,7 @@ async fn stand(place: Place, log: &Arc<Log>, mut stopped: oneshot::Receiver<()>)
                     let error = proxy::serve(listener, driver, Arc::clone(&to)).await;
                     to.failed(&error);
                 });
-                // Nobody finds the old one any more; its calls under way have tasks of their own.
+                // The old socket has no path any more; its calls under way have tasks of their own.
                 if let Some((_, old)) = ours.replace((identity, task)) {
                     old.abort();
                 }
@@ -208,7 +208,7 @@ async fn stand(place: Place, log: &Arc<Log>, mut stopped: oneshot::Receiver<()>)
     }
 }
 
-/// What is written down.
+/// The records.
 #[derive(Debug)]
 pub(crate) struct Log {
     eyes: Eyes,
@@ -260,7 +260,7 @@ pub(crate) struct Underway {
 }
 
 impl Underway {
-    /// Writes down how the call ended, and looks at what it left.
+    /// Records how the call ended, and inspects the target path.
     pub(crate) async fn end(self, answer: Answer) {
         let Some(mut call) = self.log.copy(self.place) else {
             return;

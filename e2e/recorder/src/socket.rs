@@ -1,4 +1,4 @@
-//! The place of the driver's socket: taken without a moment in which nobody listens there.
+//! The place of the driver's socket: taken without a moment without a listener.
 
 use std::{
     fs, io,
@@ -36,7 +36,7 @@ impl Place {
         }
     }
 
-    /// Gives back what a recorder took that ended without doing so.
+    /// Repairs the place after a recorder that ended without giving it back.
     pub(crate) fn repair(&self) -> io::Result<()> {
         let dead = matches!(UnixStream::connect(&self.public), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused);
         if dead && self.driver.exists() {
@@ -69,7 +69,7 @@ impl Place {
         Ok(Some((listener, identity)))
     }
 
-    /// Gives the place back to the driver, unless somebody else has taken it.
+    /// Gives the place back to the driver, unless another process has taken it.
     pub(crate) fn give_back(&self, ours: Identity) -> io::Result<()> {
         if identity(&self.public)? == Some(ours) {
             fs::rename(&self.driver, &self.public)?;
@@ -78,7 +78,7 @@ impl Place {
     }
 }
 
-/// Which socket it is, whatever its name.
+/// The identity of a socket, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity(u64, u64);
 

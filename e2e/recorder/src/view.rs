@@ -23,14 +23,14 @@ pub enum ViewError {
     Read(PathBuf, #[source] io::Error),
 }
 
-/// What is at a target path.
+/// The state of a target path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// Neither a mount nor anything else.
     Nothing,
     /// Something that is not mounted: a directory, empty or not.
     Unmounted,
-    /// A mount without a mark of what it is.
+    /// A mount without a marker file.
     Unmarked,
     /// A mount with all its content.
     Complete,
@@ -97,7 +97,7 @@ impl View {
         Self { mounts, root }
     }
 
-    /// What is at a target path.
+    /// The state of a target path.
     pub(crate) fn target(&self, path: &str) -> Result<Target, ViewError> {
         let below_root = self.root.join(path.trim_start_matches('/'));
         // The directory may lie on the way to a pod that is gone by now.

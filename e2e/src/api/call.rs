@@ -38,7 +38,7 @@ pub enum ApiError {
     Kubeconfig {
         /// The kubeconfig.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The problem of the kubeconfig.
         #[source]
         source: Box<kube::Error>,
     },
@@ -58,7 +58,7 @@ pub enum ApiError {
     Request {
         /// The call.
         call: String,
-        /// What is wrong with it.
+        /// The problem of the request.
         #[source]
         source: http::Error,
     },
@@ -67,7 +67,7 @@ pub enum ApiError {
     Unanswered {
         /// The call.
         call: String,
-        /// What happened instead.
+        /// The failure.
         #[source]
         source: Box<kube::Error>,
     },
@@ -86,7 +86,7 @@ pub enum ApiError {
         code: u16,
         /// The word for the refusal.
         reason: String,
-        /// The API server's words, or those of what it asked.
+        /// The message of the API server, or that of a webhook behind it.
         message: String,
     },
     /// The answer is no object.
@@ -94,14 +94,14 @@ pub enum ApiError {
     Answer {
         /// The call.
         call: String,
-        /// What is wrong with it.
+        /// The problem of the answer.
         #[source]
         source: serde_json::Error,
     },
     /// The call was dropped before it was over.
     #[error("a call to the API server was given up")]
     GivenUp,
-    /// What was waited for did not come.
+    /// The awaited state did not come.
     #[error(transparent)]
     TimedOut(#[from] TimedOut),
 }
@@ -190,12 +190,12 @@ impl ApiCall {
     }
 }
 
-/// What the API server said yes with.
+/// The API server's answer to a successful call.
 pub(super) struct ApiAnswer {
     call: ApiCall,
-    /// What it warned of.
+    /// Its warnings.
     pub(super) warnings: Vec<String>,
-    /// What it gave.
+    /// Its body.
     pub(super) body: Vec<u8>,
 }
 

@@ -100,7 +100,7 @@ impl ResourceKind {
         ALL.iter().find(|it| it.kind == kind).copied()
     }
 
-    /// The definition of a custom kind that keeps what it is given, with a status of its own.
+    /// The definition of a custom kind that keeps unknown fields, with a status of its own.
     #[must_use]
     pub fn definition(self) -> Value {
         let Self {

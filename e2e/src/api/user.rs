@@ -64,7 +64,7 @@ impl ApiUser {
         Ok(headers)
     }
 
-    /// The review that asks whether this user may do what these `resourceAttributes` say.
+    /// The review that asks whether this user has the right of these `resourceAttributes`.
     pub(super) fn review(&self, attributes: &Value) -> Value {
         let groups = self.groups.iter().map(String::as_str);
         let groups: Vec<&str> = groups.chain([AUTHENTICATED]).collect();

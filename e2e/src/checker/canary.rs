@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What was looked through, and what was found. Never holds what was found itself.
+/// The numbers of searched files and lines, and the places of secrets. Never contains the secrets themselves.
 #[derive(Debug, Default)]
 pub struct Search {
     /// How many files were read.
@@ -23,14 +23,14 @@ pub struct Leak {
     pub file: PathBuf,
     /// The line, counted from 1.
     pub line: usize,
-    /// What was found.
+    /// The kind of the finding.
     pub what: Found,
 }
 
-/// What was found.
+/// The kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// Three parts of a signed token, whoever's.
+    /// Three parts of any signed token.
     Token,
     /// One of the given secrets, by its place among them.
     Given(usize),

@@ -47,7 +47,7 @@ pub(super) struct User {
     extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What a call is about; empty for what is no resource.
+/// The object of a call; empty for a path that is no resource.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ObjectRef {
@@ -89,7 +89,7 @@ impl AuditEvent {
         self.stage == Stage::Panic || self.code() >= 500
     }
 
-    /// Who called: two replicas share an account, but not a pod.
+    /// The calling process: two replicas share an account, but not a pod.
     pub(super) fn process(&self) -> String {
         let pod = self.user.extra.get("authentication.kubernetes.io/pod-uid");
         let pod = pod.map(|uids| uids.join(",")).unwrap_or_default();
@@ -107,7 +107,7 @@ impl AuditEvent {
         )
     }
 
-    /// Whether the call made an object, under whatever verb.
+    /// Whether the call created an object, with any verb.
     pub(super) fn creates(&self) -> bool {
         self.code() == 201 || (self.verb == "create" && self.is_uncertain())
     }
@@ -138,8 +138,8 @@ impl AuditEvent {
         object.api_group == group && object.resource == resource && object.subresource.is_empty()
     }
 
-    /// Whether a pod is gone after it was deleted: the kubelet and the collector of dead nodes' pods delete
-    /// what has ended, everybody else asks for an end that takes its time.
+    /// Whether a pod is gone after it was deleted. The kubelet and the garbage collector of pods delete ended
+    /// pods; all other clients request a graceful end.
     pub(super) fn ends_pod(&self) -> bool {
         let user = self.user.username.as_str();
         user.starts_with(wire::NODES) || user == wire::POD_GARBAGE_COLLECTOR

@@ -1,4 +1,5 @@
-//! What the log tells, in the order of the calls: requests, policies, grants, reads, and what was there when.
+//! The facts of the log, in the order of the calls: requests, policies, grants, reads, and the existence of
+//! objects.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ impl Mark {
     }
 }
 
-/// What a request is about; two requests with equal ones have one decision.
+/// The key of a request; two requests with equal ones have one decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tuple {
     pub(super) namespace: String,
@@ -64,7 +65,7 @@ impl StatusWrite {
         text(&self.status, "/phase")
     }
 
-    /// What is recorded of one policy.
+    /// The record of one policy.
     pub(super) fn policy(&self, uid: &str) -> Option<&Value> {
         let mut entries = list(&self.status, "/policies").iter();
         entries.find(|entry| text(entry, "/policy/metadata/uid") == uid)
@@ -80,7 +81,7 @@ pub(super) struct Policy {
     pub(super) deleted: Option<Mark>,
 }
 
-/// A read of a controller that was answered with what was asked for.
+/// A read of a controller with a successful answer.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) mark: Mark,
@@ -347,7 +348,7 @@ pub(super) fn removes(event: &AuditEvent, namespace: &str, name: &str) -> bool {
     }
 }
 
-/// What a deletion of many says it removed; nothing when its answer was not recorded.
+/// The objects that a deletion of a collection removed; nothing when its answer was not recorded.
 fn removed_items(event: &AuditEvent) -> Option<Vec<String>> {
     let items = event.response_object.as_ref()?.get("items")?.as_array()?;
     Some(

@@ -41,7 +41,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Begins to follow: what is in the file already was before.
+    /// Begins to follow: the existing content of the file is ignored.
     pub fn follow(log: &Path, settings: Settings) -> Result<Self, CheckerError> {
         let tail = Tail::at_end(log).map_err(error(log))?;
         let observer = Arc::new(Mutex::new(Observer::new(settings)));
@@ -73,7 +73,7 @@ impl Checker {
         locked(&self.observer).pod_ended(namespace, pod, uid, at);
     }
 
-    /// Declares that the approvals behind what a policy gave a pod do not hold any more.
+    /// Declares that the approvals behind a policy's grant to a pod do not hold any more.
     pub fn approval_ended(&self, namespace: &str, pod: &str, policy: &str, at: Timestamp) {
         locked(&self.observer).approval_ended(namespace, pod, policy, at);
     }
@@ -83,7 +83,7 @@ impl Checker {
         locked(&self.observer).outage(from, to);
     }
 
-    /// Reads what was answered until now, and judges everything.
+    /// Reads all answered calls until now, and judges everything.
     pub fn finish(mut self) -> Result<Report, CheckerError> {
         self.stop.store(true, Ordering::SeqCst);
         let ended = self.reader.take().map(thread::JoinHandle::join);
@@ -122,7 +122,7 @@ fn run(
             last = last.max(observer.line(line));
         }
         if let Some((end, since)) = stopping {
-            // Whatever came later shows that what came earlier has been written.
+            // A later call shows that all earlier ones have been written.
             if last.is_some_and(|last| last > end) {
                 return Ok(end);
             }

@@ -1,4 +1,4 @@
-//! Grants: who wrote them, what they say, when they were gone.
+//! Grants: their writers, their content, and their end.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A Role or `RoleBinding` that gives somebody access for one request.
+/// A Role or `RoleBinding` that gives access for one request.
 #[derive(Debug)]
 pub(super) struct Grant {
     pub(super) kind: Kind,
@@ -48,7 +48,7 @@ pub(super) struct Grant {
     /// False when the API server gave up on the call.
     pub(super) certain: bool,
     pub(super) object: Value,
-    /// Calls that changed what it says, and who called.
+    /// Calls that changed its content, and their callers.
     pub(super) changes: Vec<(Mark, String)>,
     pub(super) gone: Option<Mark>,
 }
@@ -81,12 +81,12 @@ impl fmt::Display for Grant {
 pub(super) enum Taken {
     NotOurs,
     Known,
-    /// Somebody was told no.
+    /// The call was refused.
     Refused,
 }
 
-/// Takes a call about Roles and `RoleBinding`s; the observer passes on what controllers do and what carries our
-/// labels, and everything else is left alone here.
+/// Takes a call about Roles and `RoleBinding`s. The observer passes on the calls of controllers and those
+/// with our labels. All other objects are ignored here.
 pub(super) fn take(grants: &mut Vec<Grant>, event: &AuditEvent) -> Taken {
     let Some(kind) = Kind::of(event).filter(|_| event.object_ref.subresource.is_empty()) else {
         return Taken::NotOurs;
@@ -142,7 +142,8 @@ pub(super) fn take(grants: &mut Vec<Grant>, event: &AuditEvent) -> Taken {
     Taken::Known
 }
 
-/// What the policy-controller writes is for no request; anything else of its is a grant by one who decides nothing.
+/// The policy-controller's objects are for no request. Any other object of it is a grant by a service that
+/// decides none.
 fn is_standing(made: &Grant) -> bool {
     let labels = &made.object["metadata"]["labels"];
     made.user == wire::POLICY_CONTROLLER && labels[wire::REQUEST_UID].is_null()
@@ -182,7 +183,7 @@ fn there<'a>(
     })
 }
 
-/// Whether a deletion leaves an object there until somebody lets go of it.
+/// Whether a finalizer keeps an object after its deletion.
 fn stays_held(event: &AuditEvent, name: &str) -> bool {
     let Some(answer) = &event.response_object else {
         return false;
@@ -199,7 +200,7 @@ fn is_held(object: &Value) -> bool {
     !list(object, "/metadata/finalizers").is_empty()
 }
 
-/// What makes a grant the grant it is.
+/// The fields that define a grant.
 fn says(object: &Value) -> [&Value; 4] {
     let labels = &object["metadata"]["labels"];
     [

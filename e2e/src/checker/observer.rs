@@ -12,14 +12,14 @@ use super::{
     wire,
 };
 
-/// What a test knows and the log cannot show.
+/// Facts that a test knows and the log cannot show.
 #[derive(Debug, Clone)]
 pub(super) struct Ended {
     pub(super) namespace: String,
     pub(super) pod: String,
     /// Any pod of that name when empty.
     pub(super) uid: String,
-    /// Only what this policy gave; everything when absent.
+    /// Only the grant of this policy; all grants when absent.
     pub(super) policy: Option<String>,
     pub(super) at: Timestamp,
 }
@@ -40,7 +40,7 @@ pub struct Observer {
     lines: usize,
 }
 
-/// Resources whose writes tell nothing here and are many.
+/// Resources with many writes and no facts.
 const NOISE: [&str; 5] = [
     "coordination.k8s.io",
     "events.k8s.io",
@@ -110,7 +110,7 @@ impl Observer {
         if !event.is_write() || event.is_dry_run() || NOISE.contains(&group) {
             return false;
         }
-        // What an installation and its operators do with other Roles is no grant.
+        // Writes of other Roles by an installation and its operators are no grants.
         group != wire::RBAC || by_controller || !event.creates() || carries_our_labels(event)
     }
 
@@ -119,7 +119,7 @@ impl Observer {
         self.ended(namespace, pod, uid, None, at);
     }
 
-    /// Declares that the approvals behind what a policy gave a pod do not hold any more.
+    /// Declares that the approvals behind a policy's grant to a pod do not hold any more.
     pub fn approval_ended(&mut self, namespace: &str, pod: &str, policy: &str, at: Timestamp) {
         self.ended(namespace, pod, "", Some(policy.to_owned()), at);
     }

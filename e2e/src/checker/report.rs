@@ -1,4 +1,4 @@
-//! What an observation came to.
+//! The result of an observation.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 /// The promises that are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// I1: granted only on what was read just before.
+    /// I1: granted only on reads just before.
     Fresh,
     /// I2: gone as soon as its reason is.
     Revoked,
@@ -44,7 +44,7 @@ pub struct Violation {
     pub rule: Rule,
     /// The object that breaks it.
     pub about: String,
-    /// What is wrong.
+    /// The violation.
     pub what: String,
     /// The audit IDs of the calls that show it.
     pub shown_by: Vec<String>,
@@ -67,13 +67,13 @@ impl fmt::Display for Violation {
 pub struct Revocation {
     /// The binding.
     pub about: String,
-    /// What ended it.
+    /// The cause of the end.
     pub why: String,
     /// From then until the binding was gone, without declared outages.
     pub took: SignedDuration,
 }
 
-/// What the judgement rests on: where something is 0, nothing was proven about it.
+/// The basis of the judgement: where a number is 0, nothing was proven about it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Lines of the log.
@@ -100,12 +100,12 @@ pub struct Seen {
     pub races: usize,
 }
 
-/// What an observation came to.
+/// The result of an observation.
 #[derive(Debug)]
 pub struct Report {
     /// Every broken promise.
     pub violations: Vec<Violation>,
-    /// What the judgement rests on.
+    /// The basis of the judgement.
     pub seen: Seen,
     /// Every binding that was taken back.
     pub revocations: Vec<Revocation>,

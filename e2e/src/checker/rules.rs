@@ -1,4 +1,4 @@
-//! The judgement. Each rule has a file of its own; what each demands is written in the module above.
+//! The judgement. Each rule has a file of its own; the module above describes its requirements.
 
 mod fresh;
 mod last;
@@ -40,7 +40,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// What the rules found.
+/// The findings of the rules.
 #[derive(Debug, Default)]
 pub(super) struct Judgement {
     pub(super) violations: Vec<Violation>,

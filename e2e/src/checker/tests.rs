@@ -21,7 +21,7 @@ fn at(ms: i64) -> Timestamp {
     start + SignedDuration::from_millis(ms)
 }
 
-/// A scene: its events by audit ID, and what the test declares.
+/// A scene: its events by audit ID, and the declarations of the test.
 struct World {
     events: Vec<Value>,
     settings: Settings,

@@ -3,7 +3,7 @@
 
 pub(super) const REQUEST_CONTROLLER: &str =
     "system:serviceaccount:connectors-system:request-controller";
-/// Who writes standing permissions, which no request stands behind.
+/// The writer of standing permissions, which belong to no request.
 pub(super) const POLICY_CONTROLLER: &str =
     "system:serviceaccount:connectors-system:policy-controller";
 pub(super) const POD_GARBAGE_COLLECTOR: &str =
@@ -27,7 +27,7 @@ pub(super) const DEFAULT_PERMISSION: &str = "apis";
 pub(super) const DECIDED: [&str; 3] = ["Rejected", "Revoked", "Ended"];
 /// The phase that ends a request alone.
 pub(super) const INVALID: &str = "Invalid";
-/// What a policy that gives a request nothing any more is recorded as.
+/// The recorded state of a policy that gives a request nothing any more.
 pub(super) const ENDED: &str = "Ended";
 
 pub(super) fn is_final(phase: &str) -> bool {

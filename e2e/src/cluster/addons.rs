@@ -1,4 +1,4 @@
-//! What runs in the cluster from the start: the cluster's DNS.
+//! The pods that run in the cluster from the start: the cluster's DNS.
 
 use super::config::net;
 use crate::images::Image;

@@ -9,7 +9,7 @@ use std::{
 use super::layout::ClusterName;
 use crate::wait::{Deadline, TimedOut, poll};
 
-/// What the kubelet insists on.
+/// The controllers that the kubelet requires.
 const CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -39,8 +39,8 @@ pub(crate) fn create(name: &ClusterName) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what [`create`] and the kubelet made. The kernel empties the cgroups a moment after the last
-/// process is gone, so this waits.
+/// Removes the cgroups of [`create`] and of the kubelet. The kernel empties the cgroups a moment after the
+/// last process is gone, so this waits.
 pub(crate) fn remove(name: &ClusterName) -> Result<(), TimedOut> {
     poll("empty cgroups", Deadline::after(PATIENCE), || {
         remove_now(name).map_err(|error| error.to_string())

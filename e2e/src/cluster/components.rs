@@ -203,7 +203,7 @@ fn kube_apiserver(layout: &Layout) -> Vec<String> {
         format!("--admission-control-config-file={}", layout.text(ADMISSION)),
         format!("--audit-policy-file={}", layout.text("audit-policy.yaml")),
         format!("--audit-log-path={}", layout.text("audit.log")),
-        // Megabytes: in one piece, for whoever replays it.
+        // Megabytes: one file, for readers that replay it.
         "--audit-log-maxsize=16384".to_owned(),
         "--profiling=false".to_owned(),
     ]
@@ -231,7 +231,7 @@ fn kube_scheduler(layout: &Layout) -> Vec<String> {
     control_plane(layout, "scheduler")
 }
 
-/// What the two controllers of the control plane share.
+/// The common arguments of the two controllers of the control plane.
 fn control_plane(layout: &Layout, identity: &str) -> Vec<String> {
     let kubeconfig = layout.text(&format!("{identity}.kubeconfig"));
     vec![

@@ -162,8 +162,8 @@ fn cni(layout: &Layout) -> Value {
     })
 }
 
-/// Every call but what the control plane polls, reads included: tests prove from this log what was read before a
-/// grant. Bodies where tests need them, never for kinds that carry secrets or tokens.
+/// Every call except the polls of the control plane, reads included: tests prove from this log the reads
+/// before a grant. Bodies where tests need them, never for kinds that carry secrets or tokens.
 fn audit_policy() -> Value {
     let group = |group: &str| json!({"group": group});
     json!({
@@ -172,7 +172,7 @@ fn audit_policy() -> Value {
         "omitStages": ["RequestReceived"],
         "rules": [
             {"level": "None", "nonResourceURLs": ["/healthz*", "/readyz*", "/livez*", "/version", "/openapi*", "/api*"]},
-            // Tests ask tens of thousands of times who may do what.
+            // Tests ask tens of thousands of questions about rights.
             {"level": "None", "users": [ADMIN], "verbs": ["create"], "resources": [group("authorization.k8s.io")]},
             {"level": "Metadata", "userGroups": ["system:serviceaccounts:connectors-system"], "resources": [{"group": "coordination.k8s.io"}]},
             {"level": "None", "resources": [{"group": "coordination.k8s.io"}]},
@@ -185,7 +185,7 @@ fn audit_policy() -> Value {
                 group("connectors.alauda.io"),
                 group("rbac.authorization.k8s.io"),
                 group("authorization.k8s.io"),
-                // The approvals of the tests: docs/operate.md finds there who approved.
+                // The approvals of the tests: docs/operate.md finds the approvers there.
                 group("e2e.example.com"),
             ]},
             {"level": "Metadata"},
@@ -274,7 +274,7 @@ mod tests {
     const RBAC: &str = "rbac.authorization.k8s.io";
     const REVIEWS: &str = "authorization.k8s.io";
 
-    /// What the log holds of a call: the level of the first rule that is about it.
+    /// The level of a call in the log: that of the first rule that matches it.
     fn level(user: &str, verb: &str, group: &str, resource: &str) -> String {
         let allows = |rule: &Value, field: &str, word: &str| {
             let list = rule[field].as_array();

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{components::Component, layout::Layout};
 
-/// What the supervisor can be asked to do.
+/// The requests to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Request {
@@ -40,11 +40,11 @@ pub(crate) enum Reply {
 pub struct ComponentState {
     /// Which one.
     pub component: Component,
-    /// What it does.
+    /// Its state.
     pub state: State,
 }
 
-/// What a component does.
+/// The state of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
@@ -70,7 +70,7 @@ impl State {
 /// Why the supervisor did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody listens: the cluster does not run.
+    /// The socket has no listener: the cluster does not run.
     #[error(
         "the cluster's supervisor does not answer; is the cluster up? (`cargo xtask cluster up`)"
     )]
@@ -78,7 +78,7 @@ pub enum ControlError {
     /// It answered something that this version does not understand.
     #[error("the cluster's supervisor gave an unreadable answer")]
     Garbled(#[source] serde_json::Error),
-    /// It could not do what was asked.
+    /// It could not carry out the request.
     #[error("{0}")]
     Refused(String),
 }
@@ -102,7 +102,7 @@ pub(crate) fn ask(layout: &Layout, request: &Request) -> Result<Vec<ComponentSta
     }
 }
 
-/// The supervisor's process id as this process sees it: the kernel tells who is at the other end.
+/// The supervisor's process id as this process sees it: the kernel tells the id of the peer.
 pub(crate) fn supervisor_pid(layout: &Layout) -> io::Result<Pid> {
     let stream = UnixStream::connect(layout.control_socket())?;
     Ok(socket_peercred(&stream)?.pid)

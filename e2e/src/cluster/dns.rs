@@ -16,7 +16,7 @@ use rustix::{
 
 const QUERY_ID: [u8; 2] = [0x2a, 0x2a];
 
-/// What DNS is asked, where, and what it should say.
+/// A question to a DNS server, and the expected answer.
 #[derive(Clone)]
 pub(crate) struct Question {
     /// The address at which DNS is asked.
@@ -27,7 +27,7 @@ pub(crate) struct Question {
     pub(crate) expected: Ipv4Addr,
 }
 
-/// Whether the cluster's DNS gives the expected address; the error says what it gave instead.
+/// Whether the cluster's DNS gives the expected address; the error contains the actual answer.
 pub(crate) fn answers(inside: Pid, question: &Question) -> Result<(), String> {
     let network = File::open(format!("/proc/{}/ns/net", inside.as_raw_nonzero()))
         .map_err(|error| format!("no network of process {inside:?}: {error}"))?;

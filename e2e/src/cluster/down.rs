@@ -1,4 +1,4 @@
-//! Ending a cluster, whatever state it is in, and removing everything it made.
+//! Ending a cluster in any state, and removing everything it made.
 
 use std::{fs, io, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::wait::{Deadline, TimedOut, poll};
 
 /// How long processes may take to end once they were told to.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long what was started by others is waited for.
+/// How long it waits for processes that others started.
 const A_MOMENT: Duration = Duration::from_secs(5);
 
 /// Why a cluster is still there.
@@ -27,7 +27,7 @@ pub enum DownError {
     Process {
         /// The cluster.
         name: ClusterName,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -36,7 +36,7 @@ pub enum DownError {
     Files {
         /// The cluster's directory.
         path: std::path::PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -54,14 +54,14 @@ pub(super) fn down(name: &ClusterName) -> Result<(), DownError> {
     remove(name)
 }
 
-/// The same for somebody who holds the cluster's work lock already.
+/// The same for a caller that holds the cluster's work lock already.
 pub(super) fn remove(name: &ClusterName) -> Result<(), DownError> {
     let layout = Layout::of(name);
     let process = |source| DownError::Process {
         name: name.clone(),
         source,
     };
-    // Asked before the keeper goes: afterwards nobody can tell which process it was.
+    // Read before the keeper ends: afterwards the process cannot be identified.
     let supervisor = control::supervisor_pid(&layout).ok();
     if let Some(keeper) = keeper::find(&layout).map_err(process)? {
         signal(keeper, Signal::TERM).map_err(process)?;
@@ -86,8 +86,8 @@ pub(super) fn remove(name: &ClusterName) -> Result<(), DownError> {
     }
 }
 
-/// What the supervisor had started ends with it, but a little later. Somebody else's program that names the
-/// cluster's files, such as a kubectl, is not waited for longer.
+/// The supervisor's child processes end with it, but a little later. Another program that names the cluster's
+/// files, such as a kubectl, is not waited for longer.
 fn await_the_others(layout: &Layout) {
     let root = format!("{}/", layout.root().display());
     let mentions = |entry: &fs::DirEntry| {
@@ -106,7 +106,7 @@ fn await_the_others(layout: &Layout) {
             }
         },
     );
-    // Whatever still lives has nothing of the cluster any more.
+    // Programs that still live have nothing of the cluster any more.
     drop(gone);
 }
 

@@ -71,7 +71,7 @@ fn join(outer: TcpStream, inner: TcpStream) {
 }
 
 fn pump(mut from: &TcpStream, mut to: &TcpStream) {
-    // Either side may break off at any time; what is left to do is the same: close the other.
+    // Either side may break off at any time. In each case the other side is closed.
     let _ = io::copy(&mut from, &mut to);
     let _ = to.shutdown(Shutdown::Write);
     let _ = from.shutdown(Shutdown::Read);

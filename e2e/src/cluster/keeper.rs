@@ -1,5 +1,5 @@
-//! The process outside the cluster's namespaces: it starts the supervisor, forwards a loopback port to the
-//! API server, and when the supervisor has ended removes what namespaces do not clean up: the cgroups.
+//! The process outside the cluster's namespaces: it starts the supervisor and forwards a loopback port to the
+//! API server. When the supervisor has ended, it removes the cgroups, which namespaces do not clean up.
 
 use std::{
     fs::{self, File},
@@ -59,7 +59,8 @@ pub(crate) fn run(
     }
     // A session of its own: neither Ctrl-C nor a closed terminal reaches the cluster.
     setsid().map_err(|errno| error("leave the terminal")(errno.into()))?;
-    // Written before anything is made, so that whoever finds the lock held also finds whom to end.
+    // Written before anything is made, so that a process which finds the lock held also finds the process to
+    // end.
     fs::write(layout.keeper_lock(), std::process::id().to_string())
         .map_err(error("write its process id"))?;
     let signals = Signals::new([SIGTERM, SIGINT]).map_err(error("watch for signals"))?;
@@ -153,14 +154,14 @@ fn kill(id: u32) {
     }
 }
 
-/// Takes the cluster's lock; whoever holds it is the cluster's keeper, or about to start it.
+/// Takes the cluster's lock. The holder is the cluster's keeper, or about to start it.
 pub(crate) fn take_lock(layout: &Layout) -> io::Result<File> {
     let file = File::options()
         .create(true)
         .write(true)
         .truncate(false)
         .open(layout.keeper_lock())?;
-    // Somebody who looks whether a keeper lives holds it for a moment.
+    // A process that checks for a living keeper holds it for a moment.
     poll(
         "the cluster's lock",
         Deadline::after(Duration::from_secs(1)),

@@ -68,7 +68,7 @@ pub fn repository() -> PathBuf {
     crate_dir.parent().unwrap_or(crate_dir).to_path_buf()
 }
 
-/// What outlives clusters and checkouts: built tools and images, keyed by their content.
+/// The directory that outlives clusters and checkouts: built tools and images, keyed by their content.
 #[must_use]
 pub fn cache_dir() -> PathBuf {
     let base = env::var_os("CONNECTORS_CACHE_DIR").map(PathBuf::from);

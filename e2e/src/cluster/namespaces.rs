@@ -1,4 +1,4 @@
-//! The cluster's own world: mounts that hide what programs would leave on the machine, and a network.
+//! The cluster's own world: mounts that hide the directories in which programs leave files, and a network.
 
 use std::{
     fs, io,
@@ -12,10 +12,11 @@ use rustix::mount::{
 use super::{config::net, layout::clusters_dir};
 use crate::command::{CommandError, Tool};
 
-/// Directories in which programs keep files outside the cluster's own; nobody else's files there are needed.
+/// Directories in which programs keep files outside the cluster's own. The cluster needs no existing file
+/// there.
 const HIDDEN: [&str; 2] = ["/var/lib", "/var/log"];
 
-/// Settings of the whole machine that the kubelet would change and nobody would change back.
+/// Settings of the whole machine that the kubelet would change permanently.
 const SETTINGS: [&str; 6] = [
     "/proc/sys/kernel/keys/root_maxbytes",
     "/proc/sys/kernel/keys/root_maxkeys",
@@ -54,7 +55,7 @@ fn tmpfs(dir: &str) -> io::Result<()> {
     Ok(mount("tmpfs", dir, "tmpfs", flags, c"mode=755")?)
 }
 
-/// A file in the place of a setting: reading gives what the machine has, writing changes nothing outside.
+/// A file in the place of a setting: a read gives the machine's value, a write changes nothing outside.
 fn private_copy(setting: &Path) -> io::Result<()> {
     if !setting.exists() {
         return Ok(()); // this kernel has no such setting

@@ -34,7 +34,7 @@ pub enum PkiError {
     Write {
         /// Which file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -42,7 +42,7 @@ pub enum PkiError {
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
-/// Who a certificate speaks for.
+/// The subject of a certificate.
 struct Identity<'a> {
     /// The files' name below `pki/`.
     file: &'a str,
@@ -52,10 +52,10 @@ struct Identity<'a> {
     serves: &'a [&'a str],
 }
 
-/// Kubernetes' group whose members may do everything.
+/// Kubernetes' group of superusers.
 const MASTERS: Option<&str> = Some("system:masters");
 
-/// The authority of those who may call admission webhooks, and the name of its files.
+/// The authority of the callers of admission webhooks, and the name of its files.
 pub(crate) const WEBHOOK_CALLERS: &str = "webhook-callers";
 /// The API server's name to admission webhooks, and the name of its files.
 pub(crate) const WEBHOOK_CALLER: &str = "webhook-caller";

@@ -1,4 +1,5 @@
-//! What the machine must offer, checked before anything is started: one clear message per lack.
+//! The requirements for the machine, checked before anything is started: one clear message for each missing
+//! one.
 
 use std::{
     fs, io,
@@ -23,12 +24,13 @@ const CNI_PACKAGE: &str = "containernetworking-plugins";
 const CNI_DIRS: [&str; 3] = ["/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin"];
 const CNI_PLUGINS: [&str; 4] = ["host-local", "loopback", "portmap", "ptp"];
 
-/// The longest socket path that the kernel takes, and what components add below the clusters' directory.
+/// The longest socket path that the kernel accepts, and the longest path that components add below the
+/// clusters' directory.
 const LONGEST_SOCKET: usize = 107;
 const BELOW_STATE_DIR: usize =
     "/12345678901234567890/kubelet/plugins/connectors-csi/csi.sock".len();
 
-/// What a node needs to know of the machine.
+/// The facts about the machine that a node needs.
 #[derive(Debug)]
 pub(crate) struct Machine {
     /// Where the CNI plugins are.
@@ -72,9 +74,9 @@ pub enum PreflightError {
         "this kernel cannot run a node: {missing}; a stock Debian, Ubuntu or Fedora kernel can"
     )]
     Kernel {
-        /// What is missing, in words.
+        /// The missing requirement, in words.
         missing: &'static str,
-        /// What the trial said.
+        /// The error of the trial.
         #[source]
         source: Option<CommandError>,
     },
@@ -94,7 +96,7 @@ pub enum PreflightError {
     Unreadable {
         /// Which file.
         path: &'static str,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },

@@ -33,7 +33,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Why the supervisor could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum SupervisorError {
-    /// Somebody ran the internal command by hand.
+    /// The internal command was run by hand.
     #[error(
         "this is an internal command: it must be the first process of a namespace; use `cluster up`"
     )]
@@ -41,13 +41,13 @@ pub enum SupervisorError {
     /// Mounts, sockets, files.
     #[error("cannot {what}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         what: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// Nobody wrote down where the tools are.
+    /// The file with the paths of the tools is missing.
     #[error(transparent)]
     Tools(#[from] ToolsError),
     /// The network could not be set up.

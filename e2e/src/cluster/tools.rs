@@ -29,7 +29,7 @@ pub enum ToolsError {
     File {
         /// Which file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -47,7 +47,7 @@ pub enum ToolsError {
 /// One Go module that pins tools, or is one.
 struct Module {
     name: &'static str,
-    /// What Go builds: the tools that it pins, or its own program.
+    /// The packages that Go builds: the tools that it pins, or its own program.
     builds: &'static str,
     /// The output file when the module pins one tool; with several, Go names them.
     single: Option<&'static str>,
@@ -97,7 +97,7 @@ pub(crate) fn helm(progress: &Progress) -> Result<PathBuf, ToolsError> {
     Ok(HELM.ensure(progress)?.join("helm"))
 }
 
-/// Not part of a cluster: what the documents tell callers of the evaluation service to use.
+/// Not part of a cluster: the tool that the documents recommend to callers of the evaluation service.
 const GRPCURL: Module = Module {
     name: "grpcurl",
     builds: PINNED_TOOLS,
@@ -110,7 +110,7 @@ pub fn grpcurl(progress: &Progress) -> Result<PathBuf, ToolsError> {
     Ok(GRPCURL.ensure(progress)?.join("grpcurl"))
 }
 
-/// Not part of a cluster: what the evaluation of checks is compared with.
+/// Not part of a cluster: the program for comparison with the evaluation of checks.
 const OPA: Module = Module {
     name: "opa",
     builds: PINNED_TOOLS,
@@ -123,7 +123,7 @@ pub fn opa(progress: &Progress) -> Result<PathBuf, ToolsError> {
     Ok(OPA.ensure(progress)?.join("opa"))
 }
 
-/// Not part of a cluster: what the templates of classes are compared with.
+/// Not part of a cluster: the program for comparison with the templates of classes.
 const TEMPLATE: Module = Module {
     name: "template",
     builds: OWN_PROGRAM,
@@ -143,7 +143,7 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// Finds the tools in the cache, builds what is missing.
+    /// Finds the tools in the cache, and builds the missing ones.
     pub(crate) fn ensure(progress: &Progress) -> Result<Self, ToolsError> {
         let dirs = MODULES
             .iter()
@@ -152,7 +152,7 @@ impl Tools {
         Ok(Self { dirs })
     }
 
-    /// The tools that a cluster was brought up with, whatever has become of the sources since.
+    /// The tools with which a cluster was started, even if the sources have changed since.
     pub(crate) fn of_cluster(layout: &Layout) -> Result<Self, ToolsError> {
         let path = layout.tools_file();
         let text = fs::read(&path).map_err(at(&path))?;

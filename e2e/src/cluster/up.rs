@@ -34,7 +34,7 @@ pub enum UpError {
     Kubeconfig {
         /// The file that was given.
         file: std::path::PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -50,16 +50,16 @@ pub enum UpError {
     /// A file of the cluster.
     #[error("cannot {what}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
     /// Another `up` or `down` is at work.
     #[error(transparent)]
     Busy(#[from] WorkError),
-    /// What an earlier run left could not be removed.
+    /// The remains of an earlier run could not be removed.
     #[error("cannot remove what an earlier run left")]
     Leftover(#[from] DownError),
     /// The supervisor did not do as asked.
@@ -82,9 +82,9 @@ pub enum UpError {
     TimedOut {
         /// The cluster.
         name: ClusterName,
-        /// What they do and said last.
+        /// Their states and last messages.
         components: String,
-        /// What was awaited.
+        /// The awaited state.
         #[source]
         source: TimedOut,
     },
@@ -284,7 +284,7 @@ impl Cluster {
         })
     }
 
-    /// What helps where the cluster is gone before anybody can look into it.
+    /// The hints for a cluster that is gone before a user can inspect it.
     fn diagnosis(&self) -> String {
         let states = Self::states(&self.name).unwrap_or_default();
         let texts = states

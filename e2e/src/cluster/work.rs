@@ -16,7 +16,7 @@ use crate::wait::{Deadline, poll};
 /// Why the work on a cluster cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
-    /// Somebody else is at it.
+    /// Another process is working on it.
     #[error("another `up` or `down` of cluster {0} is at work; wait for it, or end it")]
     Busy(ClusterName),
     /// The lock cannot be used.
@@ -24,7 +24,7 @@ pub enum WorkError {
     Lock {
         /// The lock file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -39,12 +39,13 @@ pub(super) struct Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        // Removed while still held, so that nobody finds a file that is about to go; see `is_the_file_at`.
+        // Removed while still held, so that no process finds a file that is about to go; see
+        // `is_the_file_at`.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Takes the lock, or tells who has it.
+/// Takes the lock, or returns its holder.
 pub(super) fn begin(name: &ClusterName) -> Result<Work, WorkError> {
     let path = Layout::of(name).work_lock();
     let failed = |source| WorkError::Lock {
@@ -64,7 +65,7 @@ pub(super) fn begin(name: &ClusterName) -> Result<Work, WorkError> {
     Ok(Work { path, _file: file })
 }
 
-/// None when somebody holds it.
+/// None when another process holds it.
 fn take(path: &Path) -> io::Result<Option<File>> {
     let file = File::options()
         .create(true)
@@ -78,7 +79,7 @@ fn take(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// A holder that ends removes the file: a lock on a removed one keeps nobody else out.
+/// A holder that ends removes the file: a lock on a removed file excludes no other process.
 fn is_the_file_at(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::metadata(path)) {
         (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),

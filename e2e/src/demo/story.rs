@@ -11,7 +11,7 @@ use crate::{
     wait::{Deadline, poll},
 };
 
-/// What the container must find in its volume.
+/// The texts that the container must find in its volume.
 const FACTS: [&str; 4] = [
     "prod-harbor",
     "https://harbor.example.com",
@@ -74,7 +74,7 @@ impl Story<'_> {
         self.expect_access("deployer", "deploy", true)
     }
 
-    /// The same approval is of no use to somebody whom the policy does not name.
+    /// The same approval is of no use to an account that the policy does not name.
     pub(super) fn stranger(&self) -> Result<(), DemoError> {
         println!(
             "\nA pod of another service account, with the same label and the change approved, is not let in."
@@ -197,7 +197,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// What kubectl gives as JSON; a failure is something that was seen and may pass.
+    /// The JSON output of kubectl; a failure is an observation that may pass.
     fn json(&self, words: &str) -> Result<Value, String> {
         let text = self.kubectl.run(words).map_err(|error| error.to_string())?;
         serde_json::from_str(&text).map_err(|error| error.to_string())

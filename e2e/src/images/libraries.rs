@@ -23,7 +23,7 @@ pub enum LibrariesError {
     Read {
         /// Which program.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -53,7 +53,7 @@ pub(super) fn of(program: &Path) -> Result<Vec<PathBuf>, LibrariesError> {
         return Ok(Vec::new());
     };
     let listing = Tool::new(&loader)
-        // Inside the image nobody sets these.
+        // Inside the image these are never set.
         .without_env("LD_LIBRARY_PATH")
         .without_env("LD_PRELOAD")
         .args(["--list".as_ref(), program.as_os_str()])

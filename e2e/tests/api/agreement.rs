@@ -45,7 +45,7 @@ struct World {
     place: Place,
     random: StdRng,
     objects: Vec<Object>,
-    /// What there was before the change in the middle, and is not any more.
+    /// The objects that the change in the middle deleted.
     deleted: Vec<Object>,
     questions: Vec<Question>,
 }
@@ -125,7 +125,7 @@ impl Arena {
             worlds[at].objects.push(object);
         }
         for world in worlds {
-            // The index does not care what comes first.
+            // The order does not matter to the index.
             world.objects.shuffle(&mut world.random);
             for object in world.objects.clone() {
                 object.put(&mut self.index).unwrap();
@@ -245,7 +245,8 @@ impl Arena {
         }
     }
 
-    /// What one user of each world may do in each namespace. The API server lists no rules without one.
+    /// The rights of one user of each world in each namespace. The API server lists no rules without a
+    /// namespace.
     async fn compare_rules(&mut self, worlds: &[World]) {
         for world in worlds {
             let Some(question) = world.questions.iter().find(|it| can_log_in(&it.user)) else {
@@ -268,7 +269,8 @@ impl Arena {
         }
     }
 
-    /// The index has come here object by object; one that is made from what there is now is no other.
+    /// The index was built object by object; one that is made from the current objects must give the same
+    /// answers.
     async fn compare_with_a_new_index(&mut self, worlds: &[World]) {
         let new = object::index_of_all(&self.client).await;
         let run = self.place.run.as_str();
@@ -326,7 +328,7 @@ impl World {
     }
 }
 
-/// True for a user whose every right comes from RBAC, and whom the API server lets in by name.
+/// True for a user whose every right comes from RBAC, and whose name the API server accepts.
 fn can_log_in(user: &User) -> bool {
     !user
         .groups

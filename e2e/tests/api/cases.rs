@@ -1,4 +1,4 @@
-//! Cases as files: what a rule refuses, with which message, and the nearest thing that it lets through.
+//! Cases as files: an object that a rule refuses, the message, and the nearest object that it accepts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,16 +17,16 @@ pub(crate) struct Case {
     pub(crate) file: String,
     /// The object that the patches change, a file in `e2e/cases/bases`.
     base: String,
-    /// Who refuses.
+    /// The refusing rule.
     rule: Rule,
-    /// What the refusal must contain; for a CEL rule and for a policy its message.
+    /// A part of the refusal; for a CEL rule and for a policy its message.
     pub(crate) message: String,
     /// Merge patch for an object that is there before; the others are then updates of it.
     #[serde(default)]
     existing: Option<Value>,
-    /// Merge patch for what is refused.
+    /// Merge patch for the refused object.
     refused: Value,
-    /// Merge patch for what is let through.
+    /// Merge patch for the accepted object.
     accepted: Value,
 }
 
@@ -72,17 +72,17 @@ impl Case {
         self.object(&json!({}))["kind"].as_str().unwrap().to_owned()
     }
 
-    /// What is refused.
+    /// The refused object.
     pub(crate) fn refused(&self) -> Value {
         self.object(&self.refused)
     }
 
-    /// What is let through.
+    /// The accepted object.
     pub(crate) fn accepted(&self) -> Value {
         self.object(&self.accepted)
     }
 
-    /// What is there before, if the case is about an update.
+    /// The object before, if the case is about an update.
     pub(crate) fn existing(&self) -> Option<Value> {
         self.existing.as_ref().map(|patch| self.object(patch))
     }

@@ -1,7 +1,7 @@
 //! The script to which the fake API server of `crates/testkit` is held, on the real one.
 //!
 //! Both are compared with one file, so that a difference of either is a failed test. After a change of the
-//! script, `UPDATE_TRANSCRIPT=1 cargo xtask test api conformance` writes the file anew.
+//! script, `UPDATE_TRANSCRIPT=1 cargo xtask test api conformance` writes the file again.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ use testkit::conformance::{self, Resource, Server, TokenWish, Who};
 
 use crate::support::{eventually, install_crd};
 
-/// The real API server, with a client for whoever asks.
+/// The real API server, with a client for each user.
 struct Real {
     config: Config,
     admin: Client,

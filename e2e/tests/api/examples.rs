@@ -1,4 +1,4 @@
-//! Every example of the source document does on a real API server what its first lines say.
+//! Every example of the source document behaves on a real API server as its first lines say.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::support::{Refusal, Scene, documents, files, scene};
 /// The namespace that the document's examples are written in.
 const NAMESPACE: &str = "devops-ns1";
 
-/// What an example's `# outcome:` line says.
+/// The `# outcome:` line of an example.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Applies,

@@ -1,5 +1,5 @@
-//! Our CRDs on a real API server: every rule refuses what it should, lets its neighbour through, and
-//! is needed.
+//! Our CRDs on a real API server: every rule refuses its case, accepts the neighbour of the case, and is
+//! needed.
 //!
 //! Adding a case is adding a file under `e2e/cases`; adding an example is adding a file under
 //! `e2e/examples`.

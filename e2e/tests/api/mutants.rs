@@ -1,4 +1,4 @@
-//! Every rule carries its weight: without it the API server lets through what the rule's case refuses.
+//! Every rule is needed: without it the API server accepts the object that the rule's case refuses.
 //!
 //! So the refusal of a case comes from its own rule alone, and no rule is a copy of another one or of
 //! the schema. Mutants live side by side with the real CRDs, under groups of their own.
@@ -69,7 +69,7 @@ impl Mutant {
             crd["spec"]["names"]["plural"].as_str().unwrap()
         ));
         crd["spec"]["group"] = json!(group);
-        // Dozens of kinds under one short name would disturb whoever looks at the cluster meanwhile.
+        // Dozens of kinds under one short name would disturb other users of the cluster.
         crd["spec"]["names"]
             .as_object_mut()
             .unwrap()

@@ -1,4 +1,4 @@
-//! What the CRDs say, for tests that go through all of it.
+//! The content of the CRDs, for tests that go through all of it.
 
 use std::collections::BTreeSet;
 

@@ -20,7 +20,7 @@ use crate::cases::Case;
 pub(crate) struct Scene {
     pub(crate) client: Client,
     pub(crate) namespace: String,
-    /// Removes the namespace at the end; none for what is done outside a test's own namespace.
+    /// Removes the namespace at the end; none for work outside a test's own namespace.
     _home: Option<harness::Scene>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
-/// Installs what the tests are about, once, and makes a namespace.
+/// Installs the tested objects, once, and makes a namespace.
 pub(crate) async fn scene(test: &str) -> Scene {
     static INSTALLED: OnceCell<()> = OnceCell::const_new();
     let home = harness::Scene::new(test);
@@ -166,7 +166,7 @@ pub(crate) fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The admission policy that belongs to the API itself; the chart's others are about who writes.
+/// The admission policy that belongs to the API itself; the chart's others depend on the writer.
 pub(crate) fn policies() -> Vec<Value> {
     let file = "charts/connectors-approval/templates/admission/connector-namespace.yaml";
     documents(&fs::read_to_string(e2e::repository().join(file)).unwrap())

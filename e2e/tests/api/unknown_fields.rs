@@ -1,4 +1,4 @@
-//! What nobody declared reaches those who can refuse it with a hint, instead of being dropped.
+//! Undeclared fields reach the components that can refuse them with a hint, instead of being dropped.
 
 use serde_json::{Value, json};
 

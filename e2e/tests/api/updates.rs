@@ -88,7 +88,7 @@ async fn no_field_of_a_request_can_be_changed_added_or_removed() {
     assert!(fields.len() > 12, "only {} fields", fields.len());
 }
 
-/// Fields that nobody declared are part of the spec too.
+/// Undeclared fields are part of the spec too.
 #[tokio::test]
 async fn no_unknown_field_can_be_added_to_a_request_later() {
     let scene = scene("updates").await;

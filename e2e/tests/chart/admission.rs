@@ -183,7 +183,7 @@ async fn every_case_is_refused_by_its_rule_alone() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What is wrong with a variant: cases that are let through, and cases of the rule that is out which are not.
+/// The faults of a variant: accepted cases, and refused cases of the removed rule.
 async fn survivors(server: &Server, variant: &Variant, cases: &[Case]) -> Vec<String> {
     let is_out = |case: &&Case| variant.without.as_ref() == Some(&case.message);
     let deadline = Instant::now() + PATIENCE;
@@ -205,7 +205,7 @@ async fn survivors(server: &Server, variant: &Variant, cases: &[Case]) -> Vec<St
     wrong
 }
 
-/// What is wrong with the refusal of a case.
+/// The fault in the refusal of a case.
 async fn refusal(server: &Server, variant: &Variant, case: &Case) -> Option<String> {
     match server.attempt(variant, case, &case.refused).await {
         Err(message) if message.contains(&case.message) => None,

@@ -1,4 +1,4 @@
-//! Cases as files: what a policy refuses to whom, with which message, and what it lets through.
+//! Cases as files: an attempt that a policy refuses, its user, the message, and the accepted attempts.
 
 use std::fs;
 
@@ -18,20 +18,20 @@ pub(crate) struct Case {
     /// Merge patch for an object that is there before.
     #[serde(default)]
     pub(crate) existing: Option<Value>,
-    /// What is refused.
+    /// The refused attempt.
     pub(crate) refused: Attempt,
-    /// What is let through.
+    /// The accepted attempts.
     pub(crate) accepted: Vec<Attempt>,
 }
 
-/// What somebody tries.
+/// An attempt of a user.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Attempt {
-    /// Who.
+    /// The user.
     #[serde(rename = "as")]
     pub(crate) who: Who,
-    /// What.
+    /// The verb.
     #[serde(rename = "do")]
     pub(crate) verb: Verb,
     /// Merge patch for the base, or for the object that is there.
@@ -42,7 +42,7 @@ pub(crate) struct Attempt {
     pub(crate) options: Value,
 }
 
-/// Everybody here may do everything, as far as RBAC goes: only a policy can refuse it.
+/// RBAC allows all of these users everything: only a policy can refuse it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Who {
@@ -51,7 +51,7 @@ pub(crate) enum Who {
     PolicyController,
     /// A person.
     Admin,
-    /// Removes what is no longer owned.
+    /// Removes objects without an owner.
     GarbageCollector,
     /// Empties namespaces.
     NamespaceController,

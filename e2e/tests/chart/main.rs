@@ -1,5 +1,5 @@
-//! The chart: what it renders and refuses, which rights it gives, and what its admission policies keep out on a
-//! real API server.
+//! The chart: its output and its refusals, the rights that it gives, and the writes that its admission
+//! policies refuse on a real API server.
 //!
 //! Adding a case for a policy is adding a file under `e2e/cases/admission`.
 

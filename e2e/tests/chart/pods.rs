@@ -14,7 +14,7 @@ const SERVICES: [&str; 5] = [
     "webhook",
 ];
 
-/// The pod templates by the name of what makes them.
+/// The pod templates by the name of their controller.
 fn pods(objects: &[Value]) -> Vec<(&str, &Value)> {
     let makers = objects
         .iter()
@@ -152,7 +152,7 @@ fn what_a_pod_needs_is_never_optional() {
                 "{service}: {volume}"
             );
         }
-        // The key of the webhook is read through the API, since the webhook is what makes it.
+        // The webhook makes its own key, so it reads the key through the API.
         let secrets = items(&pod["spec"]["volumes"])
             .iter()
             .filter_map(|volume| volume["secret"]["secretName"].as_str());
@@ -253,7 +253,7 @@ fn network_policies_come_and_go_with_their_value() {
     );
 }
 
-/// What a service's `NetworkPolicy` says of one of its ports: from whom, or nothing for everybody.
+/// The peers that a service's `NetworkPolicy` allows at one of its ports; none if it allows all.
 fn lets_in(objects: &[Value], service: &str, port: &str) -> Option<Vec<Value>> {
     let policies = crate::rendered::of_kind(objects, "NetworkPolicy");
     let policy = policies
@@ -265,7 +265,7 @@ fn lets_in(objects: &[Value], service: &str, port: &str) -> Option<Vec<Value>> {
     let of_port: Vec<&Value> = of_port.collect();
     assert_eq!(of_port.len(), 1, "{service} {port}");
     assert_eq!(items(&of_port[0]["ports"]).len(), 1, "{service} {port}");
-    // An empty list is everybody, too.
+    // An empty list allows all peers, too.
     assert_ne!(of_port[0]["from"], json!([]), "{service} {port}");
     of_port[0]["from"].as_array().cloned()
 }

@@ -1,4 +1,5 @@
-//! A release's life on a real API server: what an upgrade leaves alone, and what an uninstallation leaves behind.
+//! A release's life on a real API server: the objects that an upgrade keeps, and those that an uninstallation
+//! leaves.
 //!
 //! The pods do not run here: their images do not exist.
 
@@ -16,7 +17,8 @@ use e2e::{
 };
 use serde_json::{Value, json};
 
-/// What an installation consists of at least, wherever its release is. It is looked for before anything is installed.
+/// Objects of every installation, independent of its release. The test looks for them before it installs
+/// anything.
 const OURS: &str = "namespace/connectors-system csidriver/connectors-csi";
 
 /// The chart's own policies answer while it is installed: one test at a time wants them, or wants them away.
@@ -138,13 +140,13 @@ kind: Role
 metadata: {name: NAME, labels: {app.kubernetes.io/managed-by: connectors-approval}}
 ";
 
-/// Base64 of a PEM certificate that nobody has the key of.
+/// Base64 of a PEM certificate without a known key.
 const BUNDLE: &str = include_str!("bundle.txt");
 
 #[test]
 fn a_release_is_upgraded_and_removed_without_taking_what_is_not_its_own() {
     let _alone = alone();
-    // Before the first word to the cluster: an existing one keeps what it has.
+    // Before the first command to the cluster: an existing one must stay unchanged.
     assert!(
         env::var_os("E2E_CLUSTER").is_some(),
         "this test installs and removes the chart, which it does on a local cluster only: E2E_CLUSTER is not set"
@@ -192,7 +194,7 @@ fn a_release_is_upgraded_and_removed_without_taking_what_is_not_its_own() {
     assert_eq!(release.bundles(), before);
     assert_eq!(release.get(reader)["rules"], rules);
 
-    // A field of a custom resource that somebody took away comes back: upgrades upgrade them.
+    // A removed field of a custom resource comes back: upgrades upgrade them.
     let crd = "crd accesspolicies.connectors.alauda.io";
     let short_names = r#"[{"op":"remove","path":"/spec/names/shortNames"}]"#;
     scene

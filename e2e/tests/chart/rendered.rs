@@ -1,4 +1,4 @@
-//! What the chart renders, without a cluster.
+//! The output of the chart, without a cluster.
 
 use serde_json::{Value, json};
 

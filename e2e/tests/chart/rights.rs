@@ -1,5 +1,5 @@
-//! Who may do what after an installation, computed from what the chart renders: least power, and a planted
-//! violation of each rule.
+//! The rights after an installation, computed from the rendered chart: least power, and a planted violation
+//! of each rule.
 
 use connectors_api::names::{ANSWER_RULE, CREATOR_RULE};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::rendered::{defaults, items, name, of_kind, texts, with};
 
 const OUR_GROUP: &str = "connectors.alauda.io";
 
-/// Who hands out rights.
+/// The services that hand out rights.
 const CONTROLLERS: [&str; 2] = ["policy-controller", "request-controller"];
 
 /// One rule that a service account holds.
@@ -109,7 +109,7 @@ fn selects(selector: &Value, labels: &Value) -> bool {
     !wanted.is_empty() && wanted.iter().all(|(key, value)| labels[key] == *value)
 }
 
-/// What is wrong with the rights that the chart gives.
+/// The faults in the rights that the chart gives.
 fn violations(objects: &[Value]) -> Vec<String> {
     match rights(objects) {
         Ok(rights) => rights.iter().filter_map(violation).collect(),
@@ -250,7 +250,7 @@ fn binding_roles_is_one_right_more_of_one_service() {
     assert_eq!(added, [format!("request-controller None {bind}")]);
 }
 
-/// What each service may write, which is what an intruder could.
+/// The write rights of each service, which an intruder would have.
 #[test]
 fn every_service_writes_what_the_design_says_and_nothing_else() {
     let objects = defaults();
@@ -324,7 +324,7 @@ fn every_service_writes_what_the_design_says_and_nothing_else() {
     );
 }
 
-/// It knows the names of its requests: whoever takes over a node sees no others.
+/// It knows the names of its requests: an intruder on a node sees no others.
 #[test]
 fn the_node_plugin_lists_nothing_but_its_configuration() {
     let objects = defaults();

@@ -19,7 +19,7 @@ use crate::{
 /// The label of objects that a variant of the policies is about.
 const MARK: &str = "chart-test";
 
-/// What the API server adds to a user whose token is bound to a pod, as somebody who acts for him says it.
+/// The header for the node name, which the API server adds to a user whose token is bound to a pod.
 const NODE_NAME: http::HeaderName =
     http::HeaderName::from_static("impersonate-extra-authentication.kubernetes.io%2fnode-name");
 
@@ -49,7 +49,7 @@ impl Server {
                 .filter_map(|info| info.auth_info.as_mut())
             {
                 info.impersonate = user.map(str::to_owned);
-                // Whom nothing but admission stops.
+                // Only admission can refuse a write of this user.
                 info.impersonate_groups = user.map(|_| vec!["system:masters".to_owned()]);
             }
             let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
@@ -71,7 +71,7 @@ impl Server {
         }
     }
 
-    /// Makes what must be there before the variant's policies, then the policies.
+    /// Makes the objects that must exist before the variant's policies, then the policies.
     pub(crate) async fn prepare(&self, variant: &Variant, cases: &[Case], policies: &[Value]) {
         for case in cases {
             if let Some(patch) = &case.existing {
@@ -97,7 +97,7 @@ impl Server {
         }
     }
 
-    /// Removes what [`Self::prepare`] made.
+    /// Removes the objects of [`Self::prepare`].
     pub(crate) async fn clean(&self, variant: &Variant, cases: &[Case], policies: &[Value]) {
         for object in policies {
             let object = variant.of(object);
@@ -107,7 +107,7 @@ impl Server {
             answer(&self.admin, request.unwrap()).await.unwrap();
         }
         for case in cases.iter().filter(|case| case.existing.is_some()) {
-            // Policies go on applying for a moment; taking finalizers away is what they always allow.
+            // Policies still apply for a moment, but they always allow the removal of finalizers.
             let object = self.object(case, variant, &json!({}));
             let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
             let request = self
@@ -117,7 +117,7 @@ impl Server {
         }
     }
 
-    /// What the API server says to an attempt; nothing is changed.
+    /// The API server's answer to an attempt, as a dry run.
     pub(crate) async fn attempt(
         &self,
         variant: &Variant,
@@ -179,8 +179,8 @@ impl Server {
         answer(client, request).await.map(drop)
     }
 
-    /// The base of a case with a patch, marked as the variant's. `NAME` in it is the case's own name, which is
-    /// also the whole name of what has none.
+    /// The base of a case with a patch, marked as the variant's. `NAME` in it is the case's own name, which
+    /// is also the whole name of objects without one.
     fn object(&self, case: &Case, variant: &Variant, patch: &Value) -> Value {
         let name = format!("{}-{}", variant.mark, case.file);
         let mut object = case.object(patch);

@@ -1,4 +1,4 @@
-//! Values: what is not documented is refused, and what is given arrives.
+//! Values: undocumented ones are refused, and given ones take effect.
 
 use connectors_api::{NamespaceKeys, config::OnEnable, shared_fields::SharedFields};
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ fn an_address_that_could_be_anybody_is_refused_with_its_path() {
         (cidr("10.0.0.0/33"), "/networkPolicy/apiServerCIDRs/0"),
         (cidr("fd00::/129"), "/networkPolicy/apiServerCIDRs/0"),
         (cidr(""), "/networkPolicy/apiServerCIDRs/0"),
-        // A peer of nothing would be refused by the API server, or worse: taken for everybody.
+        // The API server would refuse an empty peer, or worse: take it for all peers.
         (peer(json!({})), "/networkPolicy/evaluationClients/0"),
         (
             peer(json!({"labels": {"app": "proxy"}})),
@@ -127,7 +127,7 @@ fn an_address_that_could_be_anybody_is_refused_with_its_path() {
     ]);
 }
 
-/// Values that the chart does not render, and what its error says of each.
+/// Values that the chart refuses, and a part of the error of each.
 fn refuse(table: &[(Value, &str)]) {
     for (values, expected) in table {
         match e2e::install::render(values, &[KUBERNETES]) {
@@ -258,7 +258,7 @@ fn checks_read_what_the_values_say_and_nothing_when_they_say_nothing() {
     );
 }
 
-/// The roles for people: which of them the cluster's own roles take in, and who is bound to one.
+/// The roles for people: the cluster's own roles that include them, and the bound subjects.
 #[test]
 fn people_get_roles_for_connectors_unless_the_values_say_otherwise() {
     let roles = |values: Value| {
@@ -340,6 +340,6 @@ fn an_uninstallation_keeps_the_custom_resources_and_an_upgrade_brings_new_ones()
             "keep"
         );
     }
-    // What lies in `crds` of a chart is installed once and never upgraded.
+    // The folder `crds` of a chart is installed once and never upgraded.
     assert!(!e2e::install::chart().join("crds").exists());
 }

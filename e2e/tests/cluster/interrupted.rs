@@ -40,7 +40,7 @@ fn up_killed_at_every_stage_and_at_random_times_leaves_nothing_after_down() {
     for _ in 0..RANDOM_KILLS {
         let after = duration.mul_f64(random.random_range(0.0..1.0));
         let up = cluster.start_up();
-        thread::sleep(after); // the kill is meant to hit whatever happens at that time
+        thread::sleep(after); // the kill hits the step that runs at that time
         up.kill();
         assert_nothing_left(
             &cluster,

@@ -1,4 +1,4 @@
-//! What a cluster could leave behind on the machine.
+//! The traces that a cluster could leave on the machine.
 
 use std::{fs, path::Path};
 
@@ -19,7 +19,7 @@ pub(crate) fn traces_of(name: &str) -> Vec<String> {
     traces
 }
 
-/// Places where the components keep files by default, and what a cluster has no business to touch.
+/// Places where the components keep files by default, and that a cluster must not touch.
 const ELSEWHERE: [&str; 9] = [
     "/etc/cni/net.d",
     "/run/containerd",
@@ -32,7 +32,8 @@ const ELSEWHERE: [&str; 9] = [
     "/usr/libexec/kubernetes",
 ];
 
-/// What clusters must leave as it is: network interfaces, other programs' directories, kernel settings.
+/// The parts of the machine that clusters must not change: network interfaces, other programs' directories,
+/// kernel settings.
 pub(crate) fn rest_of_the_machine() -> Vec<String> {
     let mut seen: Vec<String> = fs::read_dir("/sys/class/net")
         .unwrap()

@@ -1,4 +1,4 @@
-//! The local cluster itself: whatever happens to it, `down` leaves nothing and `up` works again.
+//! The local cluster itself: after every failure `down` leaves nothing and `up` works again.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What a machine may lack: one clear message each, and nothing started.
+//! Missing requirements of a machine: one clear message each, and nothing started.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
@@ -95,7 +95,7 @@ fn command(path: &str) -> Command {
 
 /// Runs `up`, which must be refused without having started anything; gives the message.
 fn refused(mut command: Command, purpose: &str) -> String {
-    let cluster = TestCluster::named(purpose); // takes down what should not be there
+    let cluster = TestCluster::named(purpose); // removes a cluster that should not exist
     let output = command
         .args(["up", "--name", &cluster.name])
         .output()

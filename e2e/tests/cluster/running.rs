@@ -13,8 +13,8 @@ pub(crate) struct TestCluster {
 }
 
 impl TestCluster {
-    /// The name says which run it belongs to, so that it meets nobody else's cluster, and so that the next
-    /// run finds what an interrupted one left.
+    /// The name contains the id of the run, so that it meets no other cluster, and so that the next run finds
+    /// the remains of an interrupted one.
     pub(crate) fn named(purpose: &str) -> Self {
         Self {
             name: format!("e2e-{}-{purpose}", std::process::id()),

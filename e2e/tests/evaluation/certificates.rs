@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{Authority, Pair, Seen, Stage, replace};
 
-/// A file of roots beside the others, and somebody who trusts them and has no connection yet.
+/// A file of roots beside the others, and a client that trusts them and has no connection yet.
 fn newcomer(stage: &Stage, name: &str, roots: &str) -> (Client, PathBuf) {
     let file = stage.process().dir().join(name);
     replace(&file, roots);
@@ -48,7 +48,7 @@ async fn a_change_of_authority_in_its_order_is_noticed_by_nobody() {
     stage.process().replace_pair(&new.sign());
     let (only_new, _) = newcomer(&stage, "new.crt", &new.pem());
     finds_in(&stage, &only_new).await;
-    // Who knows both has not noticed; who comes now does not either.
+    // A client that trusts both sees no change, and a new one does not either.
     let (both, _) = newcomer(&stage, "both.crt", &(old.clone() + &new.pem()));
     both.check_access(stage.question()).await.unwrap();
     replace(&roots, &new.pem());
@@ -70,7 +70,7 @@ async fn callers_that_do_not_know_the_new_authority_yet_keep_what_they_have_and_
     stage.process().replace_pair(&new.sign());
     finds_in(&stage, &only_new).await;
     is_kept_out(&stage, &late).await;
-    // Whose connection stands goes on.
+    // A client with a connection goes on.
     stage.take().await;
     stage.until_all(Seen::Denied, PATIENCE).await;
     assert_eq!(stage.counts().get(&Seen::Unreached), None);

@@ -14,7 +14,7 @@ async fn what_is_taken_while_the_watches_are_cut_is_noticed_when_they_are_back()
         stage.set(Way::Refused);
         stage.reset();
         stage.take().await;
-        // Nobody has told the service; what it says is about the time before.
+        // The service did not learn of it; its answer is about the time before.
         stage.until_socket(Seen::AllowedThen, PATIENCE).await;
         stage.until_caller(NO_API_SERVER, PATIENCE).await;
         stage.set(Way::Open);
@@ -63,9 +63,9 @@ async fn without_a_word_from_the_api_server_answers_end_with_the_bound() {
     stage.until_socket(Seen::AllowedThen, PATIENCE).await;
     stage.until_caller(NO_API_SERVER, PATIENCE).await;
     stage.until_socket(STALE, MOST + PATIENCE).await;
-    // Whoever followed the question is not left with the old yes.
+    // A client on a stream is not left with the old yes.
     stage.until_streams_end(PATIENCE).await;
-    // What was connected stays lost; only new connections come through.
+    // The old connections stay lost; only new ones come through.
     stage.set(Way::Open);
     stage.until_all(Seen::Denied, 2 * PATIENCE).await;
     stage.end().await;

@@ -1,4 +1,4 @@
-//! What the documents tell callers to do, done.
+//! The commands of the documents for callers, run.
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use crate::support::{program, undisturbed};
 
-/// Commands of the documentation, and what is printed below them there.
+/// Commands of the documentation, and the output below them there.
 struct Block {
     commands: String,
-    /// In which language, and what.
+    /// The language, and the text.
     expected: Option<(String, String)>,
 }
 
-/// The blocks of a section: `sh` to be done, and what stands directly under each.
+/// The blocks of a section: `sh` to run, and the block directly under each.
 fn blocks(text: &str, section: &str) -> Vec<Block> {
     let start = text.find(section).expect("the section");
     let section = text[start..].split("\n## ").next().unwrap();
@@ -87,7 +87,7 @@ fn what_the_documents_tell_to_ask_with_grpcurl_is_answered_as_they_say() {
     let dir = tempfile::tempdir().unwrap();
     let path = tools(dir.path());
     wait_for_port(8443);
-    // Commands that are refused go on with the next block; jobs are what `kill %1` is about.
+    // A refused command does not stop the next block; jobs are the target of `kill %1`.
     let mut script = "set -mu\n".to_owned();
     for block in &blocks {
         script.extend(["echo '", MARK, "'\n", &block.commands, "\n"]);
@@ -128,7 +128,7 @@ fn what_the_documents_tell_to_ask_with_grpcurl_is_answered_as_they_say() {
     }
 }
 
-/// What an example prints when it is played with its one command, in this environment.
+/// The output of an example that is run with its one command, in this environment.
 fn play(example: &str, environment: &[(&str, &Path)]) -> String {
     let kubectl = env::var("E2E_KUBECTL").expect("run it with `cargo xtask test evaluation`");
     let kubeconfig = env::var("E2E_KUBECONFIG").unwrap();

@@ -1,9 +1,9 @@
-//! The evaluation service beside its surroundings: the API server killed, its connections cut and gone silent,
-//! tokens and certificates replaced; and what the documents tell callers to do, done.
+//! The evaluation service and its surroundings: the API server killed, its connections cut and gone silent,
+//! tokens and certificates replaced; and the commands of the documents for callers, run.
 //!
-//! Owns: the real program against the real API server, with a proxy of the test between them; a history of what
-//! was given and taken, and a judge of every answer. Refuses to know: how the service finds an answer.
-//! Invariant: no answer is believed; each is held against the history at the moment that it states.
+//! Owns: the real program against the real API server, with a proxy of the test between them; a history of
+//! the given and removed permissions, and a judge of every answer. Refuses to know: how the service finds an
+//! answer. Invariant: no answer is believed; each is compared with the history at the moment that it states.
 
 #![allow(
     clippy::unwrap_used,

@@ -57,7 +57,7 @@ async fn an_api_server_that_is_killed_and_comes_back_is_followed_again() {
     server.kill();
     let no_server = Seen::Refused("API_SERVER_UNAVAILABLE");
     stage.until_caller(no_server, REMEMBERED).await;
-    // What was true when it died is still true, and is said to be of then.
+    // The last state before its death is still true, and the answers carry that time.
     stage.until_socket(Seen::Allowed, PATIENCE).await;
     server.restart();
     // Written as soon as anything can be: the service may not be connected by then.

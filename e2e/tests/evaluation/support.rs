@@ -1,4 +1,4 @@
-//! What the scenarios share.
+//! The shared parts of the scenarios.
 
 mod asking;
 mod files;

@@ -13,7 +13,7 @@ const NOTICED: Duration = Duration::from_secs(90);
 async fn a_token_that_is_no_longer_good_is_replaced_without_a_restart() {
     let secret = Secret::new();
     let stage = Stage::bound_to("token", &secret).await;
-    // The API server takes the token for nothing from now on, as it does with one whose time is over.
+    // The API server rejects the token from now on, like an expired one.
     drop(secret);
     let no_api_server = Seen::Refused("API_SERVER_UNAVAILABLE");
     stage.until_caller(no_api_server, PATIENCE).await;

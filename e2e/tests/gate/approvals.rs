@@ -235,7 +235,7 @@ fn a_policy_edited_before_the_grant_counts_as_it_is_and_after_it_not() {
     gate.wait_for_output("job");
     gate.wait_for_phase("job", "Granted");
 
-    // Tightened again: what was decided stays decided.
+    // The policy is tightened again: the decision stays.
     let labels =
         &mut tight["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["labels"];
     labels["tighter"] = json!("yes");

@@ -28,7 +28,7 @@ fn certificate(installation: &Installation<'_>) -> Option<Value> {
     Some(secret["data"]["tls.crt"].take()).filter(|it| !it.is_null())
 }
 
-/// What the API server trusts, for every webhook of ours.
+/// The authorities that the API server trusts, for every webhook of ours.
 fn trusted(installation: &Installation<'_>) -> Vec<Value> {
     let found = installation.api().get(VALIDATING_WEBHOOKS, RELEASE);
     let mut configuration = found.unwrap().unwrap();

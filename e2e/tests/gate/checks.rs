@@ -1,4 +1,4 @@
-//! What the status of a policy says of its checks, on the real API server.
+//! The status of a policy about its checks, on the real API server.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ fn whoever_asks_and_may_write_his_own_approval_is_named_until_he_may_not() {
     );
     let ready = Some(("True", "ChecksForgeable"));
     assert_eq!(condition(&forgeable, "Ready"), ready);
-    // What a person sees.
+    // The output for users.
     let shown = gate.scene().run("get apol signed-off").unwrap();
     assert!(shown.contains("ChecksForgeable"), "{shown}");
     gate.wait_for_event("AccessPolicy", "signed-off", "ChecksQuestionable");

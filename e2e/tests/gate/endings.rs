@@ -71,7 +71,7 @@ fn a_pod_deleted_while_it_is_held_goes_at_once() {
         Some(("Unknown", "NotJudged"))
     );
     gate.wait_for_event("AccessRequest", &name(&request), "AccessEnded");
-    // An approval that comes now is of no use to anybody.
+    // An approval that comes now has no effect.
     gate.set_approval("yes", "job", Approval::SignOff, "approved");
     gate.wait_for_no_access("job", &uid(&request));
 }
@@ -179,7 +179,7 @@ fn an_approval_that_is_withdrawn_takes_the_access_back_for_good() {
 fn deleting_an_approval_after_the_grant_changes_nothing_unless_the_policy_says_so() {
     let (gate, request) = granted("approval-deleted");
     gate.delete(SIGN_OFF, "yes");
-    // The controller has seen the deletion once it has seen what came after it.
+    // The controller has seen the deletion once it has seen a later change.
     gate.set_approval("later", "probe", Approval::SignOff, "rejected");
     gate.start_pod("probe");
     gate.wait_for_phase("probe", "Rejected");
@@ -238,7 +238,8 @@ fn a_grant_that_was_deleted_by_hand_comes_back_and_none_can_be_edited() {
     });
     gate.wait_for_access("job");
 
-    // Widened by somebody whom the API server lets pass: the administrator of the whole cluster is refused too.
+    // Widened by a writer that the API server accepts: even the administrator of the whole cluster is
+    // refused.
     let wide = json!({"rules": [{
         "apiGroups": ["connectors.alauda.io"], "resources": ["connectors/apis"], "verbs": ["*"],
     }]});
@@ -250,7 +251,7 @@ fn a_grant_that_was_deleted_by_hand_comes_back_and_none_can_be_edited() {
 #[test]
 fn nobody_puts_a_finalizer_on_a_grant_or_an_owner_on_a_request() {
     let (gate, request) = granted("protected");
-    // What a namespace's administrator may do, and on top of it the requests.
+    // The rights of a namespace's administrator, and in addition those on requests.
     let holder = RightHolder::User("boss");
     rights::bind(&gate, "boss", ("ClusterRole", "admin"), holder);
     let requests = RightRule {
@@ -273,7 +274,7 @@ fn nobody_puts_a_finalizer_on_a_grant_or_an_owner_on_a_request() {
     for fields in [owner, finalizer] {
         refused(ACCESS_REQUEST, &name(&request), &fields);
     }
-    // Taking access away stays everybody's right who has it in RBAC.
+    // Every user with the right in RBAC can still take access away.
     by_boss.delete(ACCESS_REQUEST, &name(&request)).unwrap();
     gate.wait_for_no_access("job", &uid(&request));
 }

@@ -1,4 +1,4 @@
-//! What a pod finds in its volume beside facts: the files of its connector's class, with its own token.
+//! The files in a pod's volume beside facts: those of its connector's class, with its own token.
 
 use std::thread;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Approval, CONNECTOR, Gate, MOUNT, volume};
 
-/// Within so long the kubelet calls again, and what was read for the volume a minute before is read again.
+/// The kubelet calls again within this time. Objects that were read for the volume a minute before are read
+/// again.
 const NEXT_LOOK: Duration = Duration::from_mins(5);
 
 const CONFIG: &str = r#"{"auths": {"{{ (urlParse .connector.spec.address).host }}": {"auth": "{{ printf "pod:%s" .context.token | b64enc }}"}}}"#;

@@ -22,12 +22,12 @@ use crate::support::{Approval, Gate};
 use attacks::{ATTACKS, Attack, create_pod};
 use services::ServicePod;
 
-/// What an unrelated tenant may be made to wait, whatever the attack, in 99 of 100 cases.
+/// The longest delay of an unrelated tenant, for every attack, in 99 of 100 cases.
 const MOST: Duration = Duration::from_secs(2);
 /// How much slower than on a calm cluster it may get.
 const FACTOR: f64 = 3.0;
-/// Services and attack share the processors with the API server, which slows down for everybody. Where the same calls
-/// by nobody's service slow down by more, ours may do so by this much more again.
+/// Services and attack share the processors with the API server, which slows down for all clients. Where the
+/// same calls without our services slow down by more, ours may be slower by this factor on top.
 const BESIDE_BARE_CALLS: f64 = 1.3;
 /// The short form has few cases and other parts of a run beside it: one of ten may take this long.
 const SHORT_MOST: Duration = Duration::from_secs(6);
@@ -118,7 +118,7 @@ fn an_unrelated_tenant_is_granted_and_revoked_in_time() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// What took longer than it may.
+/// The cases that took longer than allowed.
 fn late(what: &str, took: &[Duration], calm: &[Duration], bare: f64) -> Vec<String> {
     let [p90, p99] = [90, 99].map(|percent| Times::percentile(took, percent));
     say(&format!("{what}: {:.1} x", slowdown(took, calm)));
@@ -165,7 +165,7 @@ fn live(gate: &Gate, phase: &str, cycles: usize) -> Times {
     times
 }
 
-/// What a grant reads and writes, one call after the other and without any service.
+/// The reads and writes of a grant, one call after the other and without any service.
 fn bare_calls(gate: &Gate, pod: &str) {
     let api = gate.api();
     api.get(POD, pod).unwrap();
@@ -215,7 +215,7 @@ fn strike(attack: &Attack, gate: &Gate, ended: &AtomicBool) -> String {
     format!("{}: {accepted} let through{refused}", attack.name)
 }
 
-/// What is wrong with our processes after the attack.
+/// The faults of our processes after the attack.
 fn survived(before: &[ServicePod], after: &[ServicePod]) -> Vec<String> {
     let mut problems = Vec::new();
     for pod in after {
@@ -245,14 +245,14 @@ fn survived(before: &[ServicePod], after: &[ServicePod]) -> Vec<String> {
     problems
 }
 
-/// What the attacker has to remove himself.
+/// Deletes the objects that the attacker has to remove itself.
 fn leave(gate: &Gate) {
     for kind in [ACCESS_POLICY, ACCESS_REQUEST, POD] {
         gate.api().delete_all(kind).unwrap();
     }
 }
 
-/// What is left of an attack whose requests, policies and pods are deleted.
+/// The remains of an attack whose requests, policies and pods are deleted.
 fn nothing_is_left(gate: &Gate) -> Result<(), String> {
     for kind in [ACCESS_REQUEST, ROLE, ROLE_BINDING] {
         let labels = match kind {

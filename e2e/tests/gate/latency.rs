@@ -16,7 +16,7 @@ use crate::support::{Approval, Gate, Installation};
 
 /// Pods that are let in one after the other, in the long form.
 const PODS: usize = 30;
-/// Enough to tell what a pod costs by itself.
+/// Enough to find the costs of a pod by itself.
 const BARE_PODS: usize = 10;
 /// Of either kind in the short form, which shows that the figures can be had.
 const FEW: usize = 3;
@@ -59,7 +59,7 @@ fn from_the_approval_to_the_running_container() {
             took
         })
         .collect();
-    // The same pods while nothing is gated: what scheduling, mounting and starting cost by themselves.
+    // The same pods while nothing is gated: the time for scheduling, mounting and starting.
     let off = Installation::of(&gate).switch("false");
     let mut bare: Vec<Duration> = (0..bare_pods)
         .map(|number| {

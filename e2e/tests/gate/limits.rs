@@ -1,4 +1,4 @@
-//! What ends by time alone, and a wait that takes its time.
+//! Grants and waits that end by time alone, and a long wait.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::support::{Approval, Gate, condition, name, policy, timestamp, uid};
 
-/// Short enough to be waited for, and long enough to see what was there before.
+/// Short enough for a test, and long enough to see the state before.
 const LIMIT: Duration = Duration::from_secs(20);
-/// What the controller may take to notice that a time is over.
+/// The longest time in which the controller may notice the end of a time limit.
 const LATE: Duration = Duration::from_secs(5);
 
 fn limited(gate: &Gate, limit: &str) {

@@ -135,7 +135,7 @@ fn two_runs_of_one_pipeline_cannot_use_each_others_approval() {
     gate.wait_for_output(POD_NAME);
 }
 
-/// A forgery: what is done before the run begins, once it has begun, and the reason.
+/// A forgery: the changes before the run begins, those after its begin, and the reason.
 struct Forgery {
     name: &'static str,
     before: fn(&Pipelines<'_>, &Gate),

@@ -52,7 +52,7 @@ fn where_a_check_says_any_one_of_several_objects_is_enough_and_where_it_says_all
     gate.set_approval("all-second", "all", Approval::SignOff, "approved");
     gate.wait_for_output("all");
 
-    // What was granted on one of them ends with that one.
+    // A grant on one of them ends with that one.
     let request = gate.wait_for_phase("any", "Granted");
     gate.set_approval("any-first", "any", Approval::SignOff, "expired");
     gate.approval_ended("any", "any");
@@ -88,7 +88,7 @@ fn only_objects_with_the_fields_of_the_field_selector_count() {
         .collect();
     assert_eq!(names, ["window"]);
 
-    // The end of the window is the end of the access, whatever the others say.
+    // The end of the window is the end of the access, regardless of the others.
     gate.apply_with_state(&window, "expired");
     gate.approval_ended("job", "windows");
     gate.wait_for_no_access("job", &uid(&request));
@@ -124,7 +124,7 @@ fn an_approval_task_without_proof_counts_with_enough_of_the_policys_approvers() 
         gate.scene().apply(&policy).unwrap();
     }
     let user = |name: &str, input: &str| json!({"name": name, "type": "User", "input": input});
-    // The state says yes; of those whose word counts, one does.
+    // The state is approved; of the counted approvers, one has approved.
     let mallory = user("mallory", "approve");
     gate.apply_with_state(
         &task(&json!([

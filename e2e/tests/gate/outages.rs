@@ -1,4 +1,4 @@
-//! Services that die, or are away: nobody gets in who should not, and the end state is right.
+//! Services that die, or are away: no pod gets access without a permission, and the end state is right.
 
 use e2e::{api::kinds::POD, checker, harness::PATIENCE};
 use serde_json::Value;
@@ -90,7 +90,7 @@ fn what_ends_during_an_outage_is_revoked_before_anything_else() {
     gate.start_pod("job");
     gate.wait_for_output("job");
     let request = gate.wait_for_phase("job", "Granted");
-    // What could be granted instead, and was asked for first by its name and by its time.
+    // A request that could be granted instead: it precedes the other one by its name and by its time.
     gate.start_pod("a-next");
     let next = gate.wait_for_reason("a-next", "AccessCheckReady", "AccessCheckPending");
 

@@ -1,5 +1,5 @@
-//! Policies at admission: what is refused with which words, what is let through with a warning, and what still holds
-//! without the webhook.
+//! Policies at admission: the refused ones with their messages, the accepted ones with warnings, and the
+//! rules that hold without the webhook.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -33,14 +33,14 @@ struct Cases {
 struct Case {
     name: String,
     base: String,
-    /// Whose it is; the administrator's without one.
+    /// The author; the administrator without one.
     #[serde(default, rename = "as")]
     author: Option<String>,
     /// Fields of the spec, by their paths.
     set: BTreeMap<String, Value>,
     message: String,
     held_by: HeldBy,
-    /// The same for what is let through.
+    /// The same for the accepted policy.
     neighbour: BTreeMap<String, Value>,
 }
 
@@ -94,7 +94,7 @@ fn author(gate: &Gate) -> String {
     format!("author-of-{}", gate.namespace())
 }
 
-/// What the API server says to a policy of this spec; nothing is stored.
+/// The API server's answer to a policy of this spec, as a dry run.
 fn attempt(gate: &Gate, case: &Case, spec: &Value) -> Result<(), String> {
     let object = json!({
         "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
@@ -149,7 +149,7 @@ fn all_mistakes_of_a_policy_are_told_at_once() {
     };
     let all = ["selector.labels", "you may not update every connector"];
     let refusal = tells(case, all);
-    // Nobody's time goes into the Rego of somebody who may not hand out what the policy does.
+    // The Rego of an author that may not hand out the policy's permissions is never evaluated.
     assert!(!refusal.contains("state.rego"), "{refusal}");
     let by_admin = cases.cases.iter().find(|it| it.author.is_none()).unwrap();
     tells(by_admin, ["selector.labels", "state.rego"]);
@@ -223,7 +223,7 @@ fn without_the_webhook_only_what_the_custom_resource_holds_is_held() {
         );
         // Connectors are other software's, which goes on.
         gate.create_connector("meanwhile");
-        // So do notes on policies, and whatever waits for a finalizer.
+        // So do changes of a policy's metadata, and objects that wait for a finalizer.
         let label = json!({"metadata": {"labels": {"seen": "yes"}}});
         gate.api().patch(ACCESS_POLICY, "kept", &label).unwrap();
         let change = json!({"spec": {"connector": {"names": ["other"]}}});

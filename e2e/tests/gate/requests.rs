@@ -1,4 +1,4 @@
-//! Requests made by hand: what the admission of a request adds, and whom it turns away.
+//! Requests made by hand: the fields that the admission of a request adds, and the refused users.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ struct Case {
     set: BTreeMap<String, Value>,
     message: String,
     held_by: HeldBy,
-    /// The same for what is let through.
+    /// The same for the accepted request.
     #[serde(default)]
     neighbour: Attempt,
 }
@@ -79,7 +79,7 @@ impl Case {
     }
 }
 
-/// What makes a request another one than the plain one.
+/// The differences of a request from the plain one.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Attempt {
@@ -108,7 +108,7 @@ enum HeldBy {
     Schema,
 }
 
-/// The pods that the cases are about, and somebody who may ask and see nothing.
+/// The pods of the cases, and a user that may request but may not see pods.
 pub(crate) struct Table<'a> {
     gate: &'a Gate,
     node: String,
@@ -139,7 +139,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// What the API server says to an attempt; nothing is stored.
+    /// The API server's answer to an attempt, as a dry run.
     fn attempt(&self, attempt: &Attempt) -> Result<(), String> {
         let own = self.gate.namespace();
         let pod = attempt.pod.as_deref().unwrap_or("plain");
@@ -169,7 +169,7 @@ impl<'a> Table<'a> {
         answer.map(drop).map_err(|error| error.to_string())
     }
 
-    /// What is still refused when nobody of us is asked.
+    /// The attempts that are still refused when no service of ours is called.
     pub(crate) fn holds_without_the_webhook(&self) {
         for case in Cases::read().cases {
             let answer = self.attempt(&case.refused());
@@ -191,7 +191,7 @@ impl Drop for Table<'_> {
     }
 }
 
-/// Says what must happen before the pod that is going is gone.
+/// Sets the finalizers that keep the pod that is going.
 fn keep(gate: &Gate, finalizers: &Value) -> Result<Value, ApiError> {
     let fields = json!({"metadata": {"finalizers": finalizers}});
     gate.api().patch(POD, "going", &fields)

@@ -1,5 +1,5 @@
-//! What people may do with connectors, policies and requests by the roles that the chart adds to those of the cluster:
-//! asked of the API server, and done through the webhook.
+//! The rights of people on connectors, policies and requests by the roles that the chart adds to those of the
+//! cluster: reviewed by the API server, and used through the webhook.
 
 use e2e::{
     ApiError, ApiUser,
@@ -31,7 +31,7 @@ const VERBS: &[&str] = &[
     "get", "list", "watch", "create", "update", "patch", "delete",
 ];
 
-/// Who may do what; whatever is not here is refused.
+/// The rights of each user; all others are refused.
 const MAY: [(&str, ResourceKind, &[&str]); 11] = [
     ("administrator", CONNECTOR, VERBS),
     ("administrator", ACCESS_POLICY, VERBS),
@@ -125,7 +125,7 @@ fn people_may_do_what_their_role_says_and_nobody_writes_a_status() {
     }
 }
 
-/// What a person does with an object.
+/// A write or read of an object by a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
     Create,
@@ -148,8 +148,8 @@ enum End {
 
 use End::{Done, Forbidden, Refused};
 
-/// The source document's table: whoever creates, updates, reads and deletes connectors does so with policies, too, and
-/// nobody else does. In the order of [`DEEDS`].
+/// The source document's table: users that create, update, read and delete connectors may do the same with
+/// policies, and no other users may. In the order of [`DEEDS`].
 const DONE: [(&str, ResourceKind, [End; 4]); 15] = [
     ("administrator", CONNECTOR, [Done, Done, Done, Done]),
     ("administrator", ACCESS_POLICY, [Done, Done, Done, Done]),
@@ -261,7 +261,8 @@ fn ended(answer: Result<(), ApiError>) -> (End, String) {
 fn people_create_read_update_and_delete_what_their_role_says_through_the_webhook() {
     let gate = people("roles-done");
     create_pods(&gate);
-    // Who asks for a pod must be allowed to see it; a guest is a developer where the pod is.
+    // A user that makes a request for a pod must be allowed to see it; a guest is a developer where the pod
+    // is.
     let pods = RightRule {
         group: "",
         resource: "pods",

@@ -1,4 +1,5 @@
-//! Standing permissions: who holds what a policy's `defaultPermission` says, before and after each change.
+//! Standing permissions: the subjects and permissions of a policy's `defaultPermission`, before and after
+//! each change.
 
 mod table;
 mod world;
@@ -50,7 +51,7 @@ fn what_changed_while_the_controller_was_away_counts_when_it_is_back() {
         world.settle();
         let away = installation.away("policy-controller");
         while world.step() {}
-        // What was given holds without its controller.
+        // The given permission holds without its controller.
         gate.start_pod(&table.file);
         gate.wait_for_output(&table.file);
         drop(away);

@@ -1,4 +1,5 @@
-//! What the scenarios share: a connector behind an approval, pods that mount it, and what can be seen of it all.
+//! The shared parts of the scenarios: a connector behind an approval, pods that mount it, and their observed
+//! state.
 
 mod creators;
 mod installation;
@@ -140,12 +141,12 @@ impl Gate {
         }
     }
 
-    /// What stands in front of the driver; for a test that holds the installation alone on a local cluster.
+    /// The recorder in front of the driver; for a test that holds the installation alone on a local cluster.
     pub(crate) fn recorder(&self) -> Option<&Recorder> {
         self.watched.recorder()
     }
 
-    /// Tells the observer what the audit log does not show: that a pod is over.
+    /// Tells the observer a fact that the audit log does not show: the end of a pod.
     pub(crate) fn pod_ended(&self, pod: &str) {
         self.watched.pod_ended(self.namespace(), pod);
     }
@@ -224,7 +225,7 @@ impl Gate {
         self.api().patch_status(kind, name, &status).unwrap();
     }
 
-    /// Starts a pod that prints what it finds in its volume and then waits.
+    /// Starts a pod that prints the content of its volume and then waits.
     pub(crate) fn start_pod(&self, name: &str) {
         self.start_pod_of(name, CONNECTOR);
     }
@@ -239,7 +240,7 @@ impl Gate {
         self.scene.start_pod_with(name, &args, volumes).unwrap();
     }
 
-    /// What a running pod reads below a path now.
+    /// The text that a running pod reads below a path now.
     pub(crate) fn read_in(&self, pod: &str, path: &str) -> Result<String, String> {
         let words = format!("exec {pod} -- /workload cat {path}");
         self.scene.run(&words).map_err(|error| error.to_string())
@@ -265,7 +266,7 @@ impl Gate {
         self.create(&self.hand_made(name, pod))
     }
 
-    /// Creates an object, and gives what was stored, or the refusal.
+    /// Creates an object. Returns the stored one, or the refusal.
     pub(crate) fn create(&self, object: &Value) -> Result<Value, ApiError> {
         self.api().create(object)
     }
@@ -340,7 +341,7 @@ impl Gate {
             .wait_for_object(&what, ACCESS_REQUEST, name, accepts)
     }
 
-    /// Waits until a condition of a pod's request has a reason, and that is what it says.
+    /// Waits until a condition of a pod's request has a reason, and returns the request.
     pub(crate) fn wait_for_reason(&self, pod: &str, condition: &str, reason: &str) -> Value {
         let name = name(&self.request_of(pod));
         self.wait_for_request(&name, &format!("to say {condition} {reason}"), |request| {
@@ -385,7 +386,7 @@ impl Gate {
             .collect()
     }
 
-    /// The kinds and names of the objects that grant what a request asks for.
+    /// The kinds and names of the objects that grant the access of a request.
     pub(crate) fn grant_objects(&self, request_uid: &str) -> Vec<(ResourceKind, String)> {
         let label = format!("connectors.alauda.io/accessRequestUid={request_uid}");
         let of_kind = |kind| {
@@ -395,7 +396,8 @@ impl Gate {
         [ROLE, ROLE_BINDING].into_iter().flat_map(of_kind).collect()
     }
 
-    /// What was changed of a resource in the namespace, in its order: verb and name. The local cluster's log says it.
+    /// The changes of a resource in the namespace, in their order: verb and name. They come from the local
+    /// cluster's log.
     pub(crate) fn changes_of(&self, resource: &str) -> Vec<(String, String)> {
         let log = self.scene().audit_log().expect("a local cluster");
         let log = std::fs::read_to_string(log).unwrap();
@@ -469,7 +471,7 @@ impl Gate {
         self.wait_for_event("Pod", pod, reason)
     }
 
-    /// What Warnings of a reason say, by our controllers.
+    /// The notes of Warnings with a reason, by our controllers.
     pub(crate) fn warnings(&self, reason: &str) -> Vec<String> {
         let events = self.events();
         let is_it = |event: &&Value| {
@@ -481,7 +483,7 @@ impl Gate {
         notes.map(|it| it["note"].to_string()).collect()
     }
 
-    /// Waits until a pod runs, and gives what its container printed of its volume.
+    /// Waits until a pod runs, and returns its container's output about its volume.
     pub(crate) fn wait_for_output(&self, pod: &str) -> String {
         self.scene.wait_for_running(pod);
         let complete = format!("== {MOUNT}/.connector/");

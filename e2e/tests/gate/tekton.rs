@@ -1,8 +1,8 @@
-//! Runs of pipelines by Tekton Pipelines and manual-approval-gate themselves, on a cluster that has both: every honest
-//! one is granted after its approval, no forged one is.
+//! Runs of pipelines by Tekton Pipelines and manual-approval-gate themselves, on a cluster that has both:
+//! every honest one is granted after its approval, no forged one is.
 //!
-//! `cargo xtask test tekton --kubeconfig FILE` runs them, and nothing else does: the tests in `lineage` play both
-//! controllers. What they wrote in one such run is kept beside the judge, in `lineage/tests/live` of `connectors-api`.
+//! Only `cargo xtask test tekton --kubeconfig FILE` runs them: the tests in `lineage` play both controllers.
+//! The objects of one such run are kept beside the judge, in `lineage/tests/live` of `connectors-api`.
 
 mod answers;
 mod authors;

@@ -1,4 +1,4 @@
-//! The token that the kubelet hands to the driver is seen by nobody else.
+//! The token that the kubelet hands to the driver appears nowhere else.
 
 use e2e::api::kinds::{ACCESS_POLICY, ACCESS_REQUEST, EVENT, POD};
 use serde_json::Value;

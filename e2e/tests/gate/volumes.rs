@@ -1,4 +1,5 @@
-//! Volumes: several connectors in one, another capability than the usual one, and what is left when access ends.
+//! Volumes: several connectors in one, another capability than the usual one, and the content after access
+//! ends.
 
 use std::{thread, time::Duration};
 

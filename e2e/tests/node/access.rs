@@ -1,4 +1,4 @@
-//! Who is who: tokens bound to pods, nodes that may touch only what is theirs, and the audit log.
+//! Identities: tokens bound to pods, nodes that may touch only their own objects, and the audit log.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What the local cluster gives to pods, shown by real pods: everything that later tests take for granted.
+//! The features of the local cluster for pods, shown by real pods. Later tests rely on them.
 
 #![allow(
     clippy::unwrap_used,

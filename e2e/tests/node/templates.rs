@@ -1,4 +1,5 @@
-//! The table of templates in `connectors-api` says what kubectl makes of each: the real kubectl does.
+//! The table of templates in `connectors-api` contains kubectl's result for each: the real kubectl gives the
+//! same.
 
 use std::{fs, process::Output, thread};
 

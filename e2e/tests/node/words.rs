@@ -1,4 +1,4 @@
-//! What people read: `kubectl explain` and the short names.
+//! The texts for users: `kubectl explain` and the short names.
 
 use e2e::{harness::Scene, install};
 

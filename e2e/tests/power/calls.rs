@@ -1,4 +1,4 @@
-//! What our accounts called, from the audit log.
+//! The calls of our accounts, from the audit log.
 
 use std::{collections::BTreeSet, fmt, io::BufRead};
 
@@ -38,7 +38,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// What is read of a line. Objects may be nested as deeply as somebody likes.
+/// The parsed part of a line. Objects may be nested to any depth.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Event<'a> {

@@ -1,8 +1,8 @@
-//! Least power, from what happened: the audit log of a cluster on which everything was tried is replayed against the
-//! rights that our accounts hold there.
+//! Least power, from real calls: the audit log of a cluster that ran all tests is compared with the rights of
+//! our accounts there.
 //!
-//! Owns: the comparison of rights with calls. Refuses to know: what a service needs a right for.
-//! Invariant: a right that nobody used fails the test, and so does a call that was refused.
+//! Owns: the comparison of rights with calls. Refuses to know: the purpose of a service's right. Invariant:
+//! an unused right fails the test, and so does a refused call.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,14 +20,14 @@ use e2e::harness::Scene;
 
 use rights::Right;
 
-/// Calls that are refused because a test wants them to be: who, what, and why.
+/// Calls that are refused because a test wants them to be: account, call, and reason.
 const REFUSED: [(&str, &str, &str); 1] = [(
     "request-controller",
     "list jobs.batch",
     "a policy names a kind that the installation may not read, and whether it may is found out by asking",
 )];
 
-/// Rights that may go unused while all goes well: who, what, and why they are held.
+/// Rights that may go unused while all goes well: account, right, and reason.
 const UNUSED: [(&str, &str, &str); 12] = [
     (
         "csi-node",
@@ -116,7 +116,7 @@ fn every_right_was_used_and_no_call_was_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whoever has lost a right needs no reason for it any more.
+/// A lost right needs no reason any more.
 #[test]
 fn every_reason_is_about_a_right_that_is_held() {
     let scene = Scene::new("power-reasons");
@@ -130,7 +130,7 @@ fn every_reason_is_about_a_right_that_is_held() {
     }
 }
 
-/// What was found and not expected.
+/// The unexpected findings.
 fn surprises(
     what: &str,
     found: impl Iterator<Item = (String, String)>,

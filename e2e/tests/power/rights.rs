@@ -1,4 +1,4 @@
-//! What our accounts may do on a cluster, one verb of one resource at a time.
+//! The rights of our accounts on a cluster, one verb of one resource at a time.
 
 use std::fmt;
 
@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::calls::Call;
 
-/// The group in which the controllers hold everything, because the API server lets them hand out only what they hold.
+/// The group in which the controllers hold everything, because the API server lets them grant only rights
+/// that they hold.
 const OURS: &str = "connectors.alauda.io";
 
 /// One verb of one resource.

@@ -1,4 +1,4 @@
-// Renders templates with Go's text/template and sprig: what crates/text-template is held to.
+// Renders templates with Go's text/template and sprig, for the comparison with crates/text-template.
 //
 // Each line of the input is a case as JSON, and each line of the output its result.
 package main
@@ -17,17 +17,17 @@ import (
 	"github.com/Masterminds/sprig/v3"
 )
 
-// What is to be rendered.
+// The template and its data.
 type question struct {
 	Text string
 	Data json.RawMessage
 	// The option missingkey.
 	Missing string
-	// What the function now gives, in seconds.
+	// The result of the function now, in seconds.
 	Now int64
 }
 
-// The text, or the error. What is not UTF-8 cannot be told in JSON.
+// The text, or the error. Output that is not UTF-8 cannot be written in JSON.
 type answer struct {
 	Text  *string `json:"text,omitempty"`
 	Error string  `json:"error,omitempty"`

@@ -1,4 +1,4 @@
-//! What is found when a driver breaks a promise, and only then.
+//! The findings when a driver breaks a promise, and only then.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use tonic::Code;
 
 use crate::support::{Driver, Node, TARGET, publish};
 
-/// What one publish leaves, and what is found then.
+/// The findings after one publish.
 async fn found(before: fn(&Node), script: fn(&Node) -> Result<(), tonic::Status>) -> Vec<Finding> {
     let node = Node::new();
     before(&node);
@@ -46,7 +46,7 @@ async fn ok_without_complete_content_is_found() {
         Ok(())
     };
     assert_eq!(found(nothing, emptied).await, incomplete(Target::Revoked));
-    // What was mounted may be emptied when the kubelet asks again.
+    // A mounted volume may be emptied when the kubelet asks again.
     assert_eq!(
         found(
             |node| node.mount(".complete"),

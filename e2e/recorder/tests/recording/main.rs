@@ -1,4 +1,4 @@
-//! A recorder between a caller and a driver that does what each test wants.
+//! A recorder between a caller and a driver whose behaviour each test chooses.
 
 #![allow(
     clippy::unwrap_used,
@@ -146,7 +146,7 @@ async fn many_calls_at_once_are_each_written_down() {
         call.await.unwrap().unwrap();
     }
     assert_eq!(recorder.calls().len(), 20);
-    // What was begun before the mount was there ends well all the same.
+    // A call that began before the mount existed ends well all the same.
     recorder.assert_kept();
 }
 
@@ -161,7 +161,7 @@ async fn a_driver_that_starts_anew_is_recorded_again() {
     let recorder = node.record().await;
     node.client().node_publish_volume(publish()).await.unwrap();
     first.stop().await;
-    // Its socket is still there, and nobody listens.
+    // Its socket still exists, without a listener.
     let error = node
         .client()
         .node_publish_volume(publish())

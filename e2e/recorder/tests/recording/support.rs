@@ -1,4 +1,4 @@
-//! A node made of files, a driver that does what a test says, and a caller.
+//! A node made of files, a driver with the behaviour of a test, and a caller.
 
 use std::{
     collections::HashMap,
@@ -56,7 +56,7 @@ pub(crate) fn publish() -> NodePublishVolumeRequest {
     }
 }
 
-/// Waits for what other tasks are about to do.
+/// Waits for the effect of other tasks.
 pub(crate) async fn until(holds: impl Fn() -> bool) {
     let waited = async {
         while !holds() {
@@ -154,7 +154,7 @@ impl Node {
 
 type Script = dyn Fn(&Node, &NodePublishVolumeRequest) -> Result<(), Status> + Send + Sync;
 
-/// What a driver does and has seen.
+/// The behaviour of a driver, and its records.
 struct State {
     node: Node,
     script: Box<Script>,
@@ -203,7 +203,7 @@ impl Driver {
         self.state.received.lock().unwrap().clone()
     }
 
-    /// How many calls ended because nobody waited any more.
+    /// How many calls ended because their caller stopped waiting.
     pub(crate) fn given_up(&self) -> usize {
         *self.state.given_up.lock().unwrap()
     }

@@ -1,4 +1,4 @@
-//! I1: nothing is granted but on what was read just before.
+//! I1: every grant relies on reads just before.
 
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::checker::{
     wire,
 };
 
-/// How old what was read may be when a grant is written.
+/// The maximum age of reads when a grant is written.
 const FRESH: SignedDuration = SignedDuration::from_secs(5);
 
 pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
@@ -122,7 +122,7 @@ fn evidence<'a>(
     Some((last.policy(grant.policy_uid())?, &last.mark))
 }
 
-/// What is wrong with a policy's checks.
+/// The faults of a policy's checks.
 fn checks(case: &Case<'_>, grant: &Grant, request: &Request, entry: &Value) -> Vec<String> {
     const CHECKS: &str = "/checkGrantedPermission/spec/checks";
     let recorded = entry.pointer("/policy/spec").unwrap_or(&Value::Null);

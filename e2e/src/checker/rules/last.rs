@@ -88,8 +88,8 @@ fn no_before<'a>(case: &Case<'a>, grant: &Grant) -> Option<(String, &'a StatusWr
     })
 }
 
-/// Whether a grant came after a write. One process does one after the other; of another it is known only once
-/// that one's call was answered.
+/// Whether a grant came after a write. One process makes one call after the other. With two processes the
+/// order is known only once the other call was answered.
 fn follows(grant: &Grant, write: &StatusWrite) -> bool {
     let known = if write.process == grant.process {
         write.mark.begun

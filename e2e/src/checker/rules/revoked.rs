@@ -1,4 +1,4 @@
-//! I2: what lost its reason is gone.
+//! I2: a grant without a reason is gone.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -13,7 +13,7 @@ use crate::checker::{
 /// How long a grant may outlive its reason while a controller can work.
 const LIMIT: SignedDuration = SignedDuration::from_secs(5);
 
-/// What ends a grant.
+/// The end of a grant's reason.
 struct End<'a> {
     at: Timestamp,
     why: String,
@@ -29,7 +29,7 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
         let Some(end) = ends.into_iter().min_by_key(|end| end.at) else {
             continue;
         };
-        // What was there already when its reason ended, or came only afterwards.
+        // The later one of the grant and the end of its reason.
         let from = end.at.max(grant.mark.done);
         let until = grant.gone.as_ref().map_or(case.end, |mark| mark.done);
         if grant.gone.is_some() && until <= from {

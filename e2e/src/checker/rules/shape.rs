@@ -26,7 +26,7 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
     }
 }
 
-/// What both halves of a grant have: labels, name and owner.
+/// The common fields of both halves of a grant: labels, name and owner.
 fn frame(grant: &Grant) -> Vec<String> {
     let mut wrong = Vec::new();
     let uid = grant.request_uid();

@@ -1,4 +1,4 @@
-//! I3: nothing across namespaces but what the connector's namespace says.
+//! I3: nothing across namespaces beyond the policies of the connector's namespace.
 
 use serde_json::Value;
 
@@ -57,7 +57,8 @@ fn is_accepted(case: &Case<'_>, grant: &Grant, tuple: &Tuple) -> bool {
         })
 }
 
-/// Whether a requester can be the pod's service account. What a selector finds the log does not show.
+/// Whether a requester can be the pod's service account. The log does not show the objects that a selector
+/// finds.
 fn can_cover(requester: &Value, tuple: &Tuple) -> bool {
     let (namespace, subject) = (&tuple.pod_namespace, &tuple.subject);
     let user = format!("system:serviceaccount:{namespace}:{subject}");

@@ -176,7 +176,7 @@ fn a_race_that_is_settled_at_once_is_counted() {
         (0, true),
         "{report}"
     );
-    // One process knows what it wrote itself.
+    // One process knows its own writes.
     assert!(found(
         &world()
             .plus(again(20_700, "controller"))

@@ -189,7 +189,7 @@ fn an_outage_does_not_count() {
     expect(&late().report(), Rule::Revoked, "was gone only");
     let covered = |observer: &mut Observer| observer.outage(at(15_000), at(38_000));
     late().observe(covered).assert_kept();
-    // Two that overlap count once: what is left is too long.
+    // Two that overlap count once: the rest is too long.
     let twice = |observer: &mut Observer| {
         observer.outage(at(21_000), at(30_000));
         observer.outage(at(20_000), at(30_000));

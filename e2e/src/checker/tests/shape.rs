@@ -169,7 +169,7 @@ fn nobody_changes_a_grant() {
                 let mut hidden = body.clone();
                 hidden["metadata"]["labels"] = json!({});
                 update(hidden).breaks(Rule::Shape, &words);
-                // What says nothing about access may change.
+                // Fields without an effect on access may change.
                 let mut noted = body.clone();
                 noted["metadata"]["annotations"] = json!({"a": "b"});
                 update(noted).keeps();

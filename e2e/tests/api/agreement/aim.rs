@@ -1,4 +1,4 @@
-//! Questions that are aimed at what a world allows, and that often miss it by a little.
+//! Questions that are aimed at the permissions of a world, and that often miss by a little.
 
 use authz::User;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
@@ -11,7 +11,7 @@ use super::worlds::{GROUPS, NAMES, Place, RESOURCES, VERBS, pick, subresource};
 /// Of a hundred questions, how many are changed in one respect after they were aimed.
 const MISSES: u32 = 35;
 
-/// Of a hundred questions, how many are asked by somebody who may do everything.
+/// Of a hundred questions, how many come from a superuser.
 const MASTERS: u32 = 6;
 
 pub(crate) fn question(place: &Place, random: &mut StdRng, objects: &[Object]) -> Question {
@@ -80,7 +80,7 @@ fn stranger(place: &Place, random: &mut StdRng) -> User {
     user
 }
 
-/// Somebody whom a subject means.
+/// A user that a subject means.
 fn user(place: &Place, random: &mut StdRng, subject: &Subject, home: Option<&str>) -> User {
     match subject.kind.as_str() {
         "ServiceAccount" => {

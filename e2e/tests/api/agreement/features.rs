@@ -60,7 +60,7 @@ const OF_OBJECTS: [Feature; 19] = [
     Feature::MissingRole,
 ];
 
-/// Those that are found out by looking at the question, or at what was before.
+/// The features of the question itself, or of the state before.
 const OF_QUESTIONS: [Feature; 5] = [
     Feature::ChangeMidway,
     Feature::DeletionMidway,
@@ -80,7 +80,7 @@ pub(crate) fn none_yet() -> Decided {
 /// One world at one time, and the same world without each feature.
 pub(crate) struct Lens {
     now: RbacIndex,
-    /// The same world with what was deleted of it.
+    /// The same world with its deleted objects.
     whole: Option<RbacIndex>,
     without: Vec<(Feature, RbacIndex)>,
 }
@@ -100,7 +100,8 @@ impl Lens {
         Self { whole, ..self }
     }
 
-    /// Counts what decided the answer to a question; the lens of the time before tells what a change did.
+    /// Counts the features that decided the answer to a question. The lens of the time before shows the
+    /// effect of a change.
     pub(crate) fn count(&self, question: &Question, before: Option<&Self>, decided: &mut Decided) {
         let answer = allows(&self.now, question);
         let mut found = Vec::new();
@@ -138,7 +139,7 @@ impl Lens {
     }
 }
 
-/// What the index says, behind those who may do everything, as in the API server.
+/// The answer of the index after the one about superusers, as in the API server.
 pub(crate) fn allows(index: &RbacIndex, question: &Question) -> bool {
     let chain: [&dyn Authorizer; 2] = [&SystemMasters, index];
     Union(&chain).authorize(&question.attributes()).is_allowed()

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, Resource};
 
-/// What is put on every object of a run, so that the run can take all of them away.
+/// The label on every object of a run, so that the run can delete all of them.
 pub(crate) const RUN: &str = "agreement-run";
 
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ macro_rules! each_same {
 }
 
 impl Object {
-    /// Creates it; what the API server made of it is what counts from then on.
+    /// Creates it. From then on the object as stored by the API server counts.
     pub(crate) async fn create(self, client: &Client) -> Self {
         let by_post = PostParams::default();
         each_same!(self, it => {
@@ -176,7 +176,7 @@ where
     index.reset(&list.items)
 }
 
-/// Takes away what a run left in the cluster itself; its namespaces go with what is in them.
+/// Deletes the cluster-scoped objects of a run; its namespaces are deleted with their content.
 pub(crate) async fn remove_all(client: &Client, run: &str) {
     let of_run = ListParams::default().labels(&format!("{RUN}={run}"));
     let at_once = DeleteParams::default();

@@ -1,4 +1,4 @@
-//! A question, as the index and the API server are asked it, and what the API server says.
+//! A question, in the forms for the index and for the API server, and the API server's answer.
 
 use std::collections::BTreeSet;
 
@@ -34,14 +34,14 @@ pub(crate) enum What {
     Path(String),
 }
 
-/// What the API server says to a question.
+/// The API server's answer to a question.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) allowed: bool,
     pub(crate) reason: String,
 }
 
-/// What a user may do, and what could not be looked up, as sets: in which order, and how often, does not matter.
+/// The rights of a user and the failed lookups, as sets: order and repetition do not matter.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RuleSets {
     pub(crate) resource: BTreeSet<ResourceRule>,
@@ -140,7 +140,7 @@ pub(crate) fn authenticated(user: &User) -> User {
     user
 }
 
-/// What the API server says a user may do in a namespace, asked as that user.
+/// The API server's list of a user's rights in a namespace, requested as that user.
 pub(crate) async fn rules_of(client: &Client, user: &User, namespace: &str) -> RuleSets {
     let review = SelfSubjectRulesReview {
         spec: SelfSubjectRulesReviewSpec {
@@ -170,7 +170,7 @@ pub(crate) async fn rules_of(client: &Client, user: &User, namespace: &str) -> R
         urls: rule.non_resource_urls.unwrap_or_default(),
     });
     let errors = status.evaluation_error.unwrap_or_default();
-    // What the API server also asks beside RBAC knows no lists.
+    // The other authorizers of the API server beside RBAC give no lists.
     let errors = complaints(&errors)
         .filter(|error| {
             !error.is_empty() && !error.contains("does not support user rule resolution")

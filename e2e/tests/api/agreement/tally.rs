@@ -1,4 +1,4 @@
-//! What a run has found: how much it asked, what decided the answers, and where the two differed.
+//! The counts of a run: questions, the features that decided answers, and the differences.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ const ENOUGH: usize = 100;
 /// Of so many questions, each feature has to decide one in a small run, where chance counts for more.
 const SHARE: usize = 400;
 
-/// What has come of it so far.
+/// The counts so far.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) pairs: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Tally {
     pub(crate) differences: Vec<String>,
 }
 
-/// Tells it past the capture of the test runner: people want to see what a run that passed did.
+/// Prints it past the capture of the test runner: users want to see the result of a passed run.
 pub(crate) fn tell(what: &str) {
     io::stderr()
         .write_all(format!("agreement: {what}\n").as_bytes())
@@ -73,7 +73,7 @@ impl Tally {
         }
     }
 
-    /// Counts a list by what it holds beyond what everybody may do.
+    /// Counts a list by its rights beyond those of every user.
     pub(crate) fn rules(&mut self, rules: &RuleSets, everybodys: &RuleSets) {
         self.rule_lists += 1;
         self.with_rules += usize::from(!rules.resource.is_subset(&everybodys.resource));

@@ -262,13 +262,13 @@ pub(crate) fn subresource(place: &Place, random: &mut StdRng) -> String {
     }
 }
 
-/// What a mount asks for.
+/// The resource of a mount's question.
 fn pod_form(place: &Place, random: &mut StdRng) -> String {
     let namespace = place.namespace(random).to_owned();
     format!("apis/v1/pod/{namespace}/p{}", random.random_range(0..2))
 }
 
-/// What becomes of an object in the middle.
+/// The change of an object in the middle.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// It stays as it is.

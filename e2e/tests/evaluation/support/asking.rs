@@ -1,5 +1,5 @@
-//! Three who ask the same without pause, and hand everything that they hear to the judge: over the socket, where
-//! answers depend on the caches alone; with a token, which has to be reviewed; and on streams.
+//! Three askers that repeat the same question without pause, and give all answers to the judge: over the
+//! socket, where answers depend on the caches alone; with a token, which has to be reviewed; and on streams.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) struct Asking {
     running: Vec<JoinHandle<()>>,
 }
 
-/// What one asker heard last.
+/// The last answer of one asker.
 type Heard = watch::Receiver<Option<Seen>>;
 
 impl Asking {
@@ -92,7 +92,7 @@ impl Asking {
         );
     }
 
-    /// Ends; what was heard until now has been judged.
+    /// Ends after all answers until now have been judged.
     pub(super) async fn stop(&self) {
         self.stop.send_replace(true);
         while !self.running.iter().all(JoinHandle::is_finished) {

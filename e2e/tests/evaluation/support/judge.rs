@@ -1,4 +1,4 @@
-//! Holds every answer against the history, and counts what was seen.
+//! Compares every answer with the history, and counts the kinds of answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use evaluation_api::refusal::Reason;
 
 use super::truth::Truth;
 
-/// What an answer came to.
+/// The kind of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Seen {
     /// A yes that still held when it was heard.
@@ -21,11 +21,11 @@ pub(crate) enum Seen {
     Denied,
     /// The service said why it does not answer.
     Refused(&'static str),
-    /// Nobody answered.
+    /// The service did not answer.
     Unreached,
 }
 
-/// The history of one permission, and what was said about it.
+/// The history of one permission, and the answers about it.
 pub(super) struct Judge {
     most: Duration,
     inner: Mutex<Inner>,
@@ -45,7 +45,7 @@ const EXCUSES: [Reason; 3] = [
     Reason::ApiServerUnavailable,
 ];
 
-/// What a clock that is looked at every now and then may be late by.
+/// The largest delay of a clock that is read only now and then.
 const LATE: Duration = Duration::from_secs(5);
 
 impl Judge {
@@ -74,7 +74,7 @@ impl Judge {
         inner.note(seen)
     }
 
-    /// What a stream says at this moment. A yes of it counts until it says something else.
+    /// The current answer of a stream. A yes of it counts until the next answer.
     pub(super) fn stands(&self, event: &Event) -> Seen {
         let mut inner = self.lock();
         let seen = match event {

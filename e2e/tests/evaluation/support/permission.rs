@@ -1,5 +1,5 @@
-//! The permission that every scenario is about: given and taken by writes to the API server itself, past
-//! the service and what stands before it.
+//! The permission of every scenario: given and removed by writes to the API server itself, past the service
+//! and the proxy before it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep};
 use super::judge::Judge;
 use super::truth::Truth;
 
-/// The connector of every scenario; nobody looks whether it is there.
+/// The connector of every scenario. It need not exist.
 pub(super) const CONNECTOR: &str = "harbor";
-/// Whose permission it is.
+/// The account that has the permission.
 pub(super) const ACCOUNT: &str = "builder";
 
 /// A role and its binding: without either nothing is held.

@@ -1,4 +1,4 @@
-//! The real program, and what can be seen of it from outside.
+//! The real program, and its state from outside.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ pub(crate) struct Process {
     port: u16,
 }
 
-/// What a process holds. It must not grow with every trouble.
+/// The resources that a process holds. They must not grow with every failure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     threads: usize,
@@ -116,7 +116,7 @@ impl Process {
         now.threads <= before.threads && now.files <= before.files + SOME
     }
 
-    /// What it holds now.
+    /// The resources that it holds now.
     pub(super) fn holds(&self) -> Held {
         let count = |what: &str| {
             let folder = format!("/proc/{}/{what}", self.child.id());

@@ -1,4 +1,4 @@
-//! What stands between the service and its API server, and fails as networks do.
+//! The proxy between the service and its API server. It fails as networks do.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// What becomes of new connections.
+/// The treatment of new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Open,
@@ -19,7 +19,7 @@ pub(crate) enum Way {
     Silent,
 }
 
-/// What becomes of the connections that there are.
+/// The treatment of existing connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Reset,
@@ -51,7 +51,7 @@ impl Proxy {
         let running = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                // It sees only what happens from now on.
+                // It sees only later changes.
                 let fate = fates.subscribe();
                 tokio::spawn(serve(stream, server, *ways.borrow(), fate));
             }
@@ -73,12 +73,12 @@ impl Proxy {
         self.way.send_replace(way);
     }
 
-    /// Breaks off every connection. What the server writes afterwards reaches nobody.
+    /// Breaks off every connection. Later bytes of the server are lost.
     pub(super) fn reset(&self) {
         self.fate.send_replace(Some(Fate::Reset));
     }
 
-    /// Lets every connection be, and lets nothing of what is written afterwards through.
+    /// Keeps every connection open, and passes on no later bytes.
     pub(super) fn silence(&self) {
         self.fate.send_replace(Some(Fate::Silenced));
     }
@@ -95,7 +95,7 @@ async fn serve(
         Way::Refused => return drop(near.set_zero_linger()),
         Way::Silent => return hold(&near).await,
     }
-    // Nobody there means closed: the caller sees a connection that ends.
+    // No listener means closed: the caller sees a connection that ends.
     let Ok(mut far) = TcpStream::connect(server).await else {
         return;
     };
@@ -115,7 +115,7 @@ async fn serve(
     }
 }
 
-/// Longer than any test: who is never told that a connection is dead has to find out.
+/// Longer than any test: a client that gets no sign of a dead connection has to detect it itself.
 async fn hold<T>(_connection: &T) {
     sleep(Duration::from_mins(10)).await;
 }

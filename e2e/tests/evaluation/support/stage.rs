@@ -1,5 +1,5 @@
-//! One scenario's stage: the service, the way to its API server, a permission that comes and goes, and three who
-//! ask about it without pause.
+//! One scenario's stage: the service, the way to its API server, a permission that comes and goes, and three
+//! askers that ask about it without pause.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -57,12 +57,12 @@ pub(crate) struct Stage {
     _hold: Hold,
 }
 
-/// A stage whose API server is this test's to hurt.
+/// A stage with an API server that this test may disturb.
 pub(crate) struct Alone(Stage);
 
 impl Alone {
     pub(crate) async fn new(test: &str) -> Self {
-        // Not in the queue, where it would hold up those who can share.
+        // Not in the queue, where it would delay tests that can share.
         let guard = until_free().await;
         Self(Stage::with(test, Hold::Alone { _guard: guard }, "").await)
     }
@@ -89,7 +89,7 @@ impl Alone {
 }
 
 impl Stage {
-    /// Everything in order; the permission is held and all three who ask have heard so.
+    /// Everything in order; the permission is held and all three askers have heard so.
     pub(crate) async fn new(test: &str) -> Self {
         Self::with_token(test, "").await
     }
@@ -133,7 +133,8 @@ impl Stage {
         asking.until_all(Seen::Allowed, PATIENCE).await;
         // Until now the service was about to start.
         judge.count_anew();
-        // What it takes to be at work: threads that come with the first calls, connections to all that it watches.
+        // The resources of a working service: threads that start with the first calls, connections for all
+        // watches.
         let before = process.holds();
         Self {
             scene,
@@ -195,27 +196,27 @@ impl Stage {
         replace(&self.process.dir().join("token"), &token);
     }
 
-    /// Who signed the certificate that the service had at first.
+    /// The authority that signed the service's first certificate.
     pub(crate) const fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// Waits until who asks over the socket, where nobody is reviewed, hears this.
+    /// Waits until the asker over the socket, which needs no review, hears this.
     pub(crate) async fn until_socket(&self, seen: Seen, limit: Duration) {
         self.asking.until_socket(seen, limit).await;
     }
 
-    /// Waits until who shows a token hears this.
+    /// Waits until the asker with a token hears this.
     pub(crate) async fn until_caller(&self, seen: Seen, limit: Duration) {
         self.asking.until_caller(seen, limit).await;
     }
 
-    /// Waits until everybody hears this: over the socket, with a token, on a stream.
+    /// Waits until all askers hear this: over the socket, with a token, on a stream.
     pub(crate) async fn until_all(&self, seen: Seen, limit: Duration) {
         self.asking.until_all(seen, limit).await;
     }
 
-    /// Waits until nobody who follows the question has an answer.
+    /// Waits until no asker on a stream has an answer.
     pub(crate) async fn until_streams_end(&self, limit: Duration) {
         self.asking.until_streams(Seen::Unreached, limit).await;
     }

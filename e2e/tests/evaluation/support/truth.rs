@@ -1,4 +1,4 @@
-//! What was given and taken, and when: the history that answers are held against.
+//! The changes of the permission, with their times: the history for the comparison with answers.
 
 use e2e::checker::{Timestamp, now};
 
@@ -13,7 +13,7 @@ struct Write {
     /// Whether the permission is held from then on.
     held: bool,
     sent: Timestamp,
-    /// None as long as nobody knows whether it has taken effect.
+    /// None as long as it is unknown whether it has taken effect.
     done: Option<Timestamp>,
 }
 

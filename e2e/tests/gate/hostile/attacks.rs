@@ -1,6 +1,7 @@
-//! What a tenant does who has all rights in one namespace, and what somebody does who can reach the webhook.
+//! The attacks of a tenant that has all rights in one namespace, and of a client that can reach the webhook.
 //!
-//! Each is paced: they show what an attack costs others in our services, not how much one API server can take.
+//! Each is paced: they show the costs of an attack for others in our services, not the capacity of one API
+//! server.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::support::{Approval, Gate, check_of, policy};
 pub(super) struct Attack {
     pub(super) name: &'static str,
     pub(super) pace: Duration,
-    /// One round. What is refused is told, and may be as it should.
+    /// One round. A refusal is reported, and may be correct.
     pub(super) strike: fn(&Gate, usize) -> Result<(), String>,
 }
 
@@ -332,7 +333,7 @@ fn selecting(name: &str, subjects: &[Value]) -> Value {
     })
 }
 
-/// Sends a review to the webhook as anybody can who reaches its port, and says who asks.
+/// Sends a review to the webhook like any client that reaches its port, with the given user.
 fn review(gate: &Gate, page: &str, groups: &[&str], object: &Value) -> Result<(), String> {
     let kind = ResourceKind::of(object).map_err(|it| it.to_string())?;
     let mut object = object.clone();

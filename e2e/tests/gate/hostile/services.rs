@@ -1,4 +1,4 @@
-//! What can be seen of our own processes from outside.
+//! The state of our own processes from outside.
 
 use std::{
     fs,

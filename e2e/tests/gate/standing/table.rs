@@ -1,4 +1,4 @@
-//! Tables of policies as files: a small world, what changes in it, and who holds what at each moment.
+//! Tables of policies as files: a small world, its changes, and the permissions at each moment.
 
 use std::{collections::BTreeMap, fs};
 
@@ -26,12 +26,12 @@ pub(super) struct Table {
     /// The accounts in each policy's namespace, with their labels.
     #[serde(default)]
     pub(super) accounts: BTreeMap<String, Labels>,
-    /// Users, and members of groups, who are asked about, too.
+    /// Users, and members of groups, that are reviewed, too.
     #[serde(default)]
     pub(super) people: Vec<String>,
     /// The verbs that are asked about.
     pub(super) verbs: Vec<String>,
-    /// What changes, one after the other. What names `$own` is done for each policy.
+    /// The changes, one after the other. Changes that name `$own` are made for each policy.
     #[serde(default)]
     pub(super) steps: Vec<Vec<Change>>,
     /// Each has a namespace of its own, `$own`.
@@ -69,7 +69,7 @@ pub(super) struct Target {
     pub(super) kind: ResourceKind,
     #[serde(default)]
     pub(super) name: Option<String>,
-    /// None for what is in no namespace.
+    /// None for an object without a namespace.
     #[serde(default)]
     pub(super) namespace: Option<String>,
 }
@@ -93,7 +93,7 @@ impl Change {
     }
 }
 
-/// A policy, and who holds what by it.
+/// A policy, and the permissions that it gives.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Row {
@@ -104,8 +104,8 @@ pub(super) struct Row {
     /// A file in `e2e/examples/source`, whose namespace `devops-ns1` is `$own`.
     #[serde(default)]
     pub(super) example: Option<String>,
-    /// Who holds what: at first, then after each step. A moment that is not here is like the one before.
-    /// Whatever is not held is refused.
+    /// The permissions: at first, then after each step. A missing moment equals the one before. All other
+    /// permissions are refused.
     pub(super) holds: Vec<Vec<Held>>,
 }
 
@@ -162,7 +162,7 @@ impl Table {
         tables
     }
 
-    /// A name that nothing has is a mistake: it would be held by nobody, and nobody would be asked about it.
+    /// A name of no object is a mistake: it would have no permission, and would not be reviewed.
     fn check(&self) {
         let (who, connectors) = (self.everybody(), self.all_connectors());
         for row in &self.policies {
@@ -188,7 +188,7 @@ impl Table {
         }
     }
 
-    /// Everybody who is asked about, as [`Held`] names them.
+    /// All reviewed users, as [`Held`] names them.
     pub(super) fn everybody(&self) -> Vec<String> {
         let own = self.accounts.keys().map(|name| format!("own/{name}"));
         let others = self.namespaces.iter().flat_map(|(namespace, it)| {

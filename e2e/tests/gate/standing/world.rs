@@ -1,4 +1,4 @@
-//! A table on the cluster: its objects, its changes, and the reviews that tell who holds what.
+//! A table on the cluster: its objects, its changes, and the reviews that show the permissions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,14 +26,14 @@ const QUIET: (usize, Duration) = (4, Duration::from_millis(250));
 pub(super) struct World<'a> {
     api: &'a ApiClient,
     table: &'a Table,
-    /// What the names of the table are here.
+    /// The names on the cluster for the names of the table.
     names: BTreeMap<String, String>,
     /// The namespace of each policy.
     own: Vec<String>,
     moment: usize,
 }
 
-/// One review, and what it must say.
+/// One review, and its expected answer.
 struct Question {
     user: ApiUser,
     attributes: Value,
@@ -67,7 +67,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// The namespaces, and what is in them beside policies.
+    /// The namespaces, and their objects beside policies.
     fn surroundings(&self) -> (Vec<Value>, Vec<Value>) {
         let (mut namespaces, mut objects) = (Vec::new(), Vec::new());
         let mut place = |objects: &mut Vec<Value>,
@@ -180,7 +180,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Waits until everybody holds what he should and nobody anything else, and sees that it stays so.
+    /// Waits until all subjects have exactly the expected permissions, and checks that they keep them.
     pub(super) fn settle(&self) {
         if self.moment == 0 {
             self.wait_until_judged();
@@ -202,8 +202,8 @@ impl<'a> World<'a> {
         self.assert_stays(&what);
     }
 
-    /// Sees that everything stays as it is. Who holds what changes with a Role or a binding alone, so that all questions
-    /// are asked again after each write of one, and when none was written for a while.
+    /// Checks that all permissions stay. A permission changes with a Role or a binding alone, so all reviews
+    /// are repeated after each write of one, and when none was written for a while.
     fn assert_stays(&self, what: &str) {
         let deadline = Deadline::after(PATIENCE);
         let (mut before, mut quiet) = (self.grants(), 0);
@@ -226,7 +226,7 @@ impl<'a> World<'a> {
         self.api.versions(&kinds, &self.own).unwrap()
     }
 
-    /// Before a policy was looked at nobody holds anything, which would be taken for an answer.
+    /// Before a policy was looked at no subject has a permission, which would pass for a result.
     fn wait_until_judged(&self) {
         for own in &self.own {
             let what = format!("a look at the policy of {own}");
@@ -287,7 +287,7 @@ impl<'a> World<'a> {
         questions
     }
 
-    /// Whom the API server takes somebody of the table for.
+    /// The user of the API server for a name of the table.
     fn identity(&self, who: &str, own: &str) -> ApiUser {
         match who.split_once('/') {
             Some(("own", account)) => ApiUser::service_account(own, account),

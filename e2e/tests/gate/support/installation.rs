@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{Gate, Hold, name, wait_until};
 
-/// With its switch, and what becomes of mounts when it is turned on.
+/// With its switch, and the treatment of mounts when it is turned on.
 const CONFIG: &str = "connectors-config";
 const SWITCH: &str = "enable-connectors-approval";
 const ON_ENABLE: &str = "on-enable";
@@ -30,7 +30,7 @@ pub(crate) struct Installation<'a> {
     gate: &'a Gate,
 }
 
-/// Undoes what a test did to the installation, also when the test fails.
+/// Undoes a test's changes of the installation, also when the test fails.
 pub(crate) struct Undo<'a> {
     installation: Installation<'a>,
     back: Vec<Back>,
@@ -117,7 +117,7 @@ impl<'a> Installation<'a> {
         undo
     }
 
-    /// Says what becomes of volumes that were mounted while the switch was off, until the answer is dropped.
+    /// Sets the treatment of volumes that were mounted while the switch was off, until the value is dropped.
     pub(crate) fn on_enable(&self, way: &str) -> Undo<'a> {
         self.configure(ON_ENABLE, way).unwrap();
         self.until_dropped(vec![Back::Configured {
@@ -242,7 +242,7 @@ impl<'a> Installation<'a> {
         Ok(running.collect())
     }
 
-    /// What every process has logged.
+    /// The logs of every process.
     pub(crate) fn logs(&self) -> Result<Vec<(String, String)>, ApiError> {
         let log = |pod: Value| {
             let pod = name(&pod);
@@ -251,7 +251,7 @@ impl<'a> Installation<'a> {
         self.running()?.into_iter().map(log).collect()
     }
 
-    /// What every process tells about itself.
+    /// The metrics of every process.
     pub(crate) fn metrics(&self) -> Result<Vec<(String, String)>, ApiError> {
         let metrics = |pod: Value| {
             let pod = name(&pod);
@@ -266,7 +266,7 @@ fn component(service: &str) -> String {
     format!("app.kubernetes.io/component={service}")
 }
 
-/// How many pods a service has, once its controller has brought all of them to what it says now.
+/// The number of pods of a service, once its controller has updated all of them.
 fn wanted_pods(service: &Value) -> Option<u64> {
     let number = |pointer: &str| service.pointer(pointer).and_then(Value::as_u64);
     let status = |field: &str| number(&format!("/status/{field}")).unwrap_or_default();

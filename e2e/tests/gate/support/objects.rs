@@ -1,4 +1,4 @@
-//! The objects of the scenarios, and what is read out of those that come back.
+//! The objects of the scenarios, and the readers of their fields.
 
 use e2e::checker::Timestamp;
 use serde_json::{Value, json};
@@ -119,7 +119,7 @@ pub(super) fn reason_of<'a>(request: &'a Value, type_: &str) -> &'a str {
     condition(request, type_).map_or("", |(_, reason)| reason)
 }
 
-/// What selects the requests of a pod.
+/// The selector of the requests of a pod.
 pub(super) fn of_pod(uid: &str) -> String {
     format!("connectors.cpaas.io/contextObjectUID={uid}")
 }

@@ -74,7 +74,7 @@ impl<'a> Pipelines<'a> {
         self.controllers.work().unwrap();
     }
 
-    /// An approver answers, and the gate counts. Its webhook lets nobody answer once there are enough.
+    /// An approver answers, and the gate counts. Its webhook refuses further answers once there are enough.
     pub(crate) fn answer(&self, approval: &str, approver: &str, input: &str) {
         let task = self.gate.object(APPROVAL_TASK, approval);
         assert_eq!(counted(&task["spec"]), "pending", "{approval} is final");
@@ -92,7 +92,7 @@ impl<'a> Pipelines<'a> {
         self.controllers.pod(name, labels, owner)
     }
 
-    /// A `TaskRun` or `CustomRun` as anybody may write it, with everything copied that names its run.
+    /// A `TaskRun` or `CustomRun` that any user may write, with a copy of everything that names its run.
     pub(crate) fn forged_child(
         &self,
         kind: ResourceKind,

@@ -7,7 +7,7 @@ use super::{CONNECTOR, Gate, wait_until};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Who gets a right.
+/// The subject of a right.
 #[derive(Clone, Copy)]
 pub(crate) enum RightHolder<'a> {
     User(&'a str),
@@ -36,7 +36,7 @@ impl RightHolder<'_> {
     }
 }
 
-/// What a role says of one resource.
+/// The rule of a role about one resource.
 pub(crate) struct RightRule<'a> {
     pub(crate) group: &'a str,
     pub(crate) resource: &'a str,

@@ -1,9 +1,9 @@
-//! Which tests run side by side: all that leave the installation as it is, then the others one by one.
+//! The order of tests: all that leave the installation as it is run side by side, then the others one by one.
 //!
-//! Tests of the first kind go first, so that a test that needs the installation for itself holds nobody up. Most of
-//! a test's time is waiting, hence more tests at a time than there are processors; more than that many would slow each
-//! other down to their deadlines. Tests that wait for minutes do not count: all of them begin at once, so that the last
-//! one is not waited for alone.
+//! Tests of the first kind go first, so that a test that needs the installation for itself delays no other.
+//! Most of a test's time is waiting, hence more tests at a time than there are processors. More tests than
+//! that would slow each other down to their deadlines. Tests that wait for minutes do not count: all of them
+//! begin at once, so that the last one is not waited for alone.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},

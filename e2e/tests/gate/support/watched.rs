@@ -1,4 +1,4 @@
-//! Those who look on from outside.
+//! The observers from outside.
 
 use std::{path::PathBuf, thread};
 
@@ -12,17 +12,17 @@ use e2e::{
 
 use super::wait_until;
 
-/// Who looks at the driver's socket.
+/// The recorder at the driver's socket.
 pub(super) enum Recording {
-    /// Nobody.
+    /// None.
     None,
-    /// Somebody who compares the answers with the mount table.
+    /// One that compares the answers with the mount table.
     Mounts,
     /// The same, with a question before the kubelet hears that a volume is mounted.
     MountsAndAccess(AskAccess),
 }
 
-/// Those who look on: at the audit log in every test, at the driver's socket where a test has the
+/// The observers: of the audit log in every test, and of the driver's socket where a test has the
 /// installation for itself. An existing cluster shows neither.
 pub(super) struct Watched {
     api: ApiClient,
@@ -50,7 +50,7 @@ impl Watched {
         self.recorder.as_ref()
     }
 
-    /// Tells the observer what the audit log does not show: that a pod is over.
+    /// Tells the observer a fact that the audit log does not show: the end of a pod.
     pub(super) fn pod_ended(&self, namespace: &str, pod: &str) {
         if let Some(checker) = &self.checker {
             checker.pod_ended(namespace, pod, "", checker::now());
@@ -96,8 +96,8 @@ impl Watched {
     }
 }
 
-/// Every promise was kept, and the judgement rests on something: what the API server stores of the scenario went by in
-/// its log, too. A request is granted by a Role and a `RoleBinding`, after reads.
+/// Every promise was kept, and the judgement has a basis: the stored objects of the scenario also appeared in
+/// its log. A request is granted by a Role and a `RoleBinding`, after reads.
 fn assert_judged(report: &Report, granted: usize) {
     assert!(report.violations.is_empty(), "{report}");
     let seen = &report.seen;
@@ -130,7 +130,7 @@ fn a_log_that_does_not_show_what_was_granted_is_no_proof() {
 impl Drop for Watched {
     fn drop(&mut self) {
         if thread::panicking() {
-            return; // the test says what is wrong
+            return; // the test reports its own failure
         }
         let granted = self.granted_requests();
         let report = self.checker.take().map(Checker::finish);

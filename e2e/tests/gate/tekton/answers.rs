@@ -40,7 +40,7 @@ fn group(name: &str) -> Value {
     json!({"name": name, "type": "Group", "input": "pending"})
 }
 
-/// Whose yes counted for the pod, once it is let in.
+/// The users whose approval counted for the pod, once it is let in.
 fn counted(live: &Live) -> Value {
     let request = live.gate.wait_for_phase(POD_NAME, "Granted");
     request["status"]["policies"][0]["checkRefs"][0]["status"]["approvedBy"].clone()
@@ -61,7 +61,7 @@ fn is_refused(written: Result<(), ApiError>, rule: bool, message: &str) -> bool 
     }
 }
 
-/// F24: the webhook takes the second list for the approvers, and everybody else the first.
+/// F24: the webhook takes the second list for the approvers, and all other readers take the first.
 #[test]
 fn an_approver_shows_the_webhook_another_list_and_nobody_is_let_in() {
     let live = begun("tk-two-lists", &json!(["mallory", "alice"]), "1", "alice");

@@ -1,4 +1,5 @@
-//! Authors of pipelines, who choose the approvers of their runs: the policy says whose word counts, and about which task.
+//! Authors of pipelines choose the approvers of their runs. The policy decides whose approval counts, and for
+//! which task.
 
 use serde_json::json;
 
@@ -6,7 +7,7 @@ use super::live::Live;
 use super::pipelines::{POD_NAME, deploy_with, run, wait, with};
 use crate::support::{Gate, name};
 
-/// F8: the author of a run chooses its approvers. The policy says whose word counts.
+/// F8: the author of a run chooses its approvers. The policy decides whose approval counts.
 #[test]
 fn f8_an_author_who_approves_an_own_run_needs_an_approver_of_the_policy() {
     let live = Live::asking(Gate::new("tk-forged-author"), |check| {

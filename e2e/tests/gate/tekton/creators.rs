@@ -62,7 +62,7 @@ fn the_creator_of_a_run_approves_it_and_another_approver_has_to_as_well() {
     assert_eq!(check["status"]["runCreator"], "mallory");
 }
 
-/// The gate closes an approval as soon as enough approvers said yes, whoever they are.
+/// The gate closes an approval as soon as enough approvers have approved, whether or not they count.
 #[test]
 fn an_approval_that_its_creator_closes_opens_nothing_and_nobody_else_can_answer() {
     let (live, _) = begun("tk-creator-alone", "1");

@@ -1,5 +1,5 @@
-//! Forged runs: an author of the namespace, with the role `edit` and what Tekton and the gate add to it, tries to have a
-//! pod let in that no approver has approved. The numbers are those of docs/threat-model.md.
+//! Forged runs: an author of the namespace, with the role `edit` and the additions of Tekton and the gate,
+//! tries to have a pod let in that no approver has approved. The numbers are those of docs/threat-model.md.
 //!
 //! A forgery that the API server refuses has failed too: then admission, or the gate's webhook, stops it earlier.
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::live::Live;
 use crate::support::{pipelines::wait_for_word, uid};
 
-/// What the tenant does. An error is the refusal of the API server.
+/// An action of the tenant. An error is the refusal of the API server.
 type Deed = fn(&Live, &ApiClient) -> Result<(), ApiError>;
 
 #[derive(Clone, Copy)]

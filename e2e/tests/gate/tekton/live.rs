@@ -1,4 +1,4 @@
-//! A run on the live controllers, from outside: what people do with it, and what is seen of it.
+//! A run on the live controllers, from outside: the users' actions, and the visible state.
 
 use std::time::Duration;
 
@@ -48,7 +48,8 @@ impl Live {
         self.gate.create(object).unwrap()
     }
 
-    /// A user who may do in the namespace what the cluster's role `edit` allows, with what Tekton and the gate add to it.
+    /// A user with the rights of the cluster's role `edit` in the namespace, and with the additions of Tekton
+    /// and the gate.
     pub(super) fn tenant(&self) -> ApiClient {
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "mallory"},
@@ -125,7 +126,7 @@ impl Live {
         });
     }
 
-    /// A user answers as people do, who may not write anything else.
+    /// A user answers without any right to write other fields.
     pub(super) fn answer(
         &self,
         approval: &str,
@@ -157,7 +158,7 @@ impl Live {
         api.patch(APPROVAL_TASK, approval, &fields).map(drop)
     }
 
-    /// Both honest children of the run, and the approval: what a forgery is about.
+    /// Both honest children of the run, and the approval: the targets of a forgery.
     pub(super) fn wait_for_both(&self) {
         self.children("wait", 1);
         let deploy = self.children("deploy", 1).remove(0);
@@ -169,7 +170,7 @@ impl Live {
         }
     }
 
-    /// The reference by which an object owns others, for a forger who may read it.
+    /// The reference by which an object owns others, for a forger that may read it.
     pub(super) fn owner(&self, kind: ResourceKind, name: &str) -> Value {
         owned_by(&self.gate.object(kind, name))
     }

@@ -36,7 +36,7 @@ pub(super) fn step(name: &str, args: &Value) -> Value {
     })
 }
 
-/// A step that prints what it finds in its volume, and then waits.
+/// A step that prints the content of its volume, and then waits.
 pub(super) fn deploying() -> Value {
     let mounts = volume(&json!({"connectors": CONNECTOR}))["volumeMounts"].take();
     with(
@@ -50,7 +50,7 @@ pub(super) fn volumes() -> Value {
     volume(&json!({"connectors": CONNECTOR}))["volumes"].take()
 }
 
-/// What a task that deploys consists of.
+/// The content of a task that deploys.
 pub(super) fn spec() -> Value {
     json!({"steps": [deploying()], "volumes": volumes()})
 }

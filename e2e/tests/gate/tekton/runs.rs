@@ -9,14 +9,14 @@ use super::pipelines::{
 };
 use crate::support::uid;
 
-/// What people do with a run, and what is to come of it.
+/// The users' actions on a run, and the expected result.
 struct Run {
-    /// What is there before it.
+    /// The objects before it.
     before: Vec<Value>,
     made: Value,
     /// How many approvals the pipeline task `wait` asks for.
     approvals: usize,
-    /// Who answers each of them, and as a member of which group.
+    /// The answering user of each, and the group through which it answers.
     answers: Vec<(&'static str, Option<&'static str>)>,
     /// The pipeline task that deploys, and how many pods it makes.
     deploys: (&'static str, usize),

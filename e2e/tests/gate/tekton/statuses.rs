@@ -1,7 +1,8 @@
 //! The status of an approval's `CustomRun`, which the proof believes.
 //!
-//! Tekton's webhook lets every account that may update a `CustomRun` change what it refers to. `tekton.admission` leaves the
-//! status of other custom tasks to their own controllers, and so has to keep a `CustomRun` from being one for a while.
+//! Tekton's webhook lets every account that may update a `CustomRun` change its custom task.
+//! `tekton.admission` leaves the status of other custom tasks to their own controllers. So it has to prevent
+//! a `CustomRun` from being one for a while.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use super::live::Live;
 use super::pipelines::{GATE, honest, with};
 use crate::support::condition;
 
-/// The rule of `tekton.admission` about what changes later.
+/// The rule of `tekton.admission` about later changes.
 const RULE: &str = "tekton-links.connectors.alauda.io";
 
 /// Rights are looked at after a minute.

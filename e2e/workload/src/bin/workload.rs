@@ -16,7 +16,7 @@ use signal_hook::{
     iterator::Signals,
 };
 
-/// What a test pod can be told to do.
+/// The commands of a test pod.
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -39,14 +39,14 @@ enum Task {
     Write { file: PathBuf, text: String },
     /// Prints the addresses of a host name
     Resolve { name: String },
-    /// Connects to HOST:PORT and prints what the other side sends
+    /// Connects to HOST:PORT and prints the data that it receives
     Connect {
         address: String,
         /// How long to try: DNS and the node learn of a service a moment after the API server
         #[arg(long, default_value_t = 30)]
         seconds: u64,
     },
-    /// Sends a text to everyone who connects to a port, until told to end
+    /// Sends a text to every client that connects to a port, until told to end
     Serve { port: u16, text: String },
     /// Waits to be told to end
     Wait,
