@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// roots trusts what a file says at the time of each new connection, so that a renewed authority needs no restart.
+// roots reads the file for each new connection, so that a renewed authority needs no restart.
 type roots struct {
 	credentials.TransportCredentials
 	file, name string

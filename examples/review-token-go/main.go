@@ -1,8 +1,8 @@
 // A service in front of a tool's API: it lets a request through when the pod that sent it may use the connector now.
 //
-// The pod shows the token that the kubelet gave it for the audience `connectors.alauda.io`. The evaluation service says
-// whose token that is, and whether that pod may use the connector. Only an answer that says so is a yes: a refusal, an
-// error and silence are none.
+// The pod shows the token that the kubelet gave it for the audience `connectors.alauda.io`. The evaluation
+// service names the pod behind the token, and says whether that pod may use the connector. Only an explicit
+// yes is a yes: a refusal, an error and silence are not.
 package main
 
 import (
@@ -39,7 +39,8 @@ func main() {
 	token := flag.String("token", "/var/run/secrets/connectors-evaluation/token", "file with a token for the audience connectors-evaluation")
 	flag.Parse()
 
-	// Nothing is read and nobody is called yet. One connection serves all requests, and is made again when it is lost.
+	// The client has read no token and called no server yet. One connection serves all requests, and is made
+	// again when it is lost.
 	connection, err := grpc.NewClient(*url,
 		grpc.WithTransportCredentials(trusting(*roots, *name)),
 		grpc.WithPerRPCCredentials(tokenFile(*token)),
@@ -86,7 +87,7 @@ func (gate *gate) before(next http.Handler) http.Handler {
 		pod, err := gate.review(request.Context(), request.Header.Get("Authorization"))
 		switch {
 		case err == nil:
-			// Set, not added: what the caller wrote under that name is gone. The tool must not see the token.
+			// Replaces the value that the caller sent under that name. The tool must not see the token.
 			request.Header.Set("X-Pod", pod)
 			request.Header.Del("Authorization")
 			next.ServeHTTP(answer, request)
@@ -96,7 +97,7 @@ func (gate *gate) before(next http.Handler) http.Handler {
 		case errors.Is(err, errDenied):
 			http.Error(answer, err.Error(), http.StatusForbidden)
 		default:
-			// Why nobody could be asked is for those who run this service, not for its callers.
+			// The reason for a failed call is for the operators of this service, not for its callers.
 			log.Printf("cannot review a token: %v", err)
 			answer.Header().Set("Retry-After", "5")
 			http.Error(answer, "access cannot be checked at the moment", http.StatusServiceUnavailable)
@@ -117,7 +118,7 @@ func (gate *gate) review(ctx context.Context, authorization string) (string, err
 		Token:      token,
 		Connector:  gate.connector,
 		Permission: "apis",
-		// A verb of your choice, as your policies name them; `*` is what a mount asks for.
+		// A verb of your choice, as your policies name them; a mount asks for `*`.
 		Verb: "*",
 	})
 	if err != nil {
@@ -135,7 +136,7 @@ func (gate *gate) review(ctx context.Context, authorization string) (string, err
 	}
 }
 
-// reason is the service's own word for why it refused; none when somebody on the way did.
+// reason is the service's own word for its refusal; none when another component on the way refused.
 func reason(err error) string {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == domain {

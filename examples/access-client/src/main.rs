@@ -1,8 +1,8 @@
-//! Asks the evaluation service who may use a connector, and says what it answers.
+//! Asks the evaluation service which accounts may use a connector, and prints its answers.
 //!
-//! Owns: nothing that would be worth keeping; read it from top to bottom and take what you need. Refuses to know:
-//! Kubernetes. Everything that a caller of the service needs is its address, a file with the roots to trust, and a
-//! file with a token. Invariant: only an answer that says so is a yes; a refusal, an error, silence are none.
+//! Read it from top to bottom and copy the parts that you need. It needs no knowledge of Kubernetes. A caller
+//! of the service needs only its address, a file with the roots to trust, and a file with a token. Only an
+//! explicit yes is a yes: a refusal, an error and silence are not.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -79,9 +79,9 @@ async fn main() -> anyhow::Result<()> {
         what,
     } = Arguments::parse();
 
-    // Nothing is read and nobody is called yet. From now on the client reads the token for each call and the roots
-    // for each connection, so that the kubelet may renew either at any time, and connects again by itself whenever
-    // a connection is lost. Make one client and clone it: clones share one connection.
+    // The client has read no file and called no server yet. From now on it reads the token for each call and
+    // the roots for each connection, so that the kubelet may renew either at any time. It reconnects by
+    // itself whenever a connection is lost. Make one client and clone it: clones share one connection.
     let client = Client::from_files(ClientFiles {
         url,
         connect_to,
@@ -109,11 +109,11 @@ fn question(account: ServiceAccountName, connector: ConnectorName) -> AccessQues
         connector,
         // Which capability of the connector: its APIs, or its proxy.
         permission: Permission::Apis,
-        // What is done with it. A mount asks for `*`, which only a permission for `*` covers.
+        // The verb. A mount asks for `*`, which only a permission for `*` covers.
         verb: "*".to_owned(),
     };
-    // Without a pod, only what the account may do at any time counts. A pod, by name and UID, also has what was
-    // approved for it and nobody else.
+    // Without a pod, only the permissions of the account at any time count. A pod, by name and UID, also has
+    // the permissions that were approved for it alone.
     target.asked_by(account, None)
 }
 
@@ -139,13 +139,13 @@ async fn batch(
 ) -> anyhow::Result<()> {
     let questions = connectors.iter().cloned();
     let questions = questions.map(|connector| question(account.clone(), connector));
-    // All questions are answered from one look at the cluster. `batch_check_access` says yes or no alone and is made
-    // for very many; this one says why as well.
+    // All questions are answered from one state of the cluster. `batch_check_access` returns only yes or no
+    // and is made for very many questions. This one also returns the reasons.
     let questions: Vec<_> = questions.collect();
     let answers = client.batch_check_access_in_detail(&questions).await?;
     for (connector, answer) in connectors.iter().zip(answers) {
-        // One question may be refused while others are answered: here, because nobody let us ask about that
-        // namespace.
+        // One question may be refused while others are answered: here, because this caller has no right to
+        // ask about that namespace.
         let words = match answer {
             Ok(answer) => in_words(&answer),
             Err(refusal) => refusal_in_words(&refusal),
@@ -184,8 +184,8 @@ async fn watch(
     Ok(())
 }
 
-/// What an answer says. `decision` has the binding, `request` what a pod waits for, and `fresh_as_of` the moment that
-/// all of it is about.
+/// An answer in words. `decision` has the binding, `request` the event that a pod waits for, and
+/// `fresh_as_of` the time of the caches behind the answer.
 fn in_words(answer: &AccessAnswer) -> String {
     let word = if answer.is_allowed() { "yes" } else { "no" };
     format!("{word}: {}", answer.reason)
