@@ -10,7 +10,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- end }}
 
-{{/* What finds the pods of a service, and never changes: (dict "component" "webhook"). */}}
+{{/* The selector of a service's pods, which never changes: (dict "component" "webhook"). */}}
 {{- define "connectors.selector" -}}
 app.kubernetes.io/name: connectors-approval
 app.kubernetes.io/component: {{ .component }}
@@ -65,7 +65,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* What every pod of a Deployment has. */}}
+{{/* The common fields of every pod of a Deployment. */}}
 {{- define "connectors.deploymentPod" -}}
 {{- $root := .root -}}
 serviceAccountName: {{ .component }}
@@ -118,7 +118,7 @@ readinessProbe:
   failureThreshold: 2
 {{- end }}
 
-{{/* How a client of the evaluation service knows it, and how it makes itself known. */}}
+{{/* How a client of the evaluation service verifies it, and how the client authenticates. */}}
 {{- define "connectors.evaluationArgs" -}}
 - --evaluation-url=https://evaluation-service.{{ .Release.Namespace }}.svc:8443
 - --evaluation-ca=/etc/connectors/ca/ca.crt
@@ -144,7 +144,7 @@ readinessProbe:
     - serviceAccountToken: {audience: connectors-evaluation, expirationSeconds: 600, path: token}
 {{- end }}
 
-{{/* What every NetworkPolicy lets out: the API server, whose address no policy can know, and DNS. */}}
+{{/* The egress that every NetworkPolicy allows: the API server, whose address no policy can know, and DNS. */}}
 {{- define "connectors.egress" -}}
 - ports:
   {{- range .Values.networkPolicy.apiServerPorts }}
@@ -170,14 +170,14 @@ system:serviceaccount:{{ .root.Release.Namespace }}:{{ .component }}
 request.userInfo.username == '{{ include "connectors.user" . }}'
 {{- end }}
 
-{{/* Who clears away in every cluster, what has no owner any more and what is left in a deleted namespace. */}}
+{{/* The controllers of every cluster that delete objects without an owner, and objects in a deleted namespace. */}}
 {{- define "connectors.janitors" -}}
 ['system:serviceaccount:kube-system:generic-garbage-collector',
 'system:serviceaccount:kube-system:namespace-controller',
 'system:kube-controller-manager']
 {{- end }}
 
-{{/* What puts a ValidatingAdmissionPolicy in force: (dict "root" $ "name" …), with other "actions" than Deny if given. */}}
+{{/* The binding that puts a ValidatingAdmissionPolicy in force: (dict "root" $ "name" …), with other "actions" than Deny if given. */}}
 {{- define "connectors.binding" -}}
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
