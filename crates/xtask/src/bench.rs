@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: the figures of docs/performance.md, all of one run.
 //!
-//! Owns: which programs make a table. Each program prints its rows and fails when a figure misses what it must be.
+//! Owns: the choice of the programs for a table. Each program prints its rows and fails when a figure misses
+//! its goal.
 
 use std::{ffi::OsStr, fs, process, thread};
 
@@ -16,10 +17,10 @@ use serde_json::json;
 /// Figures belong to a machine: nothing else should run on it meanwhile
 #[derive(Args)]
 pub(crate) struct BenchArgs {
-    /// What is measured
+    /// The subject of the measurement
     subject: Subject,
-    /// A local cluster that is up, for what needs one; it stays, with its objects, and without an audit log. For
-    /// `requests` the chart is installed on it. Otherwise a new cluster is made for the run
+    /// A running local cluster, for subjects that need one; it stays, with its objects, and without an audit
+    /// log. For `requests` the chart is installed on it. Otherwise a new cluster is made for the run
     #[arg(long, value_name = "NAME")]
     cluster: Option<ClusterName>,
 }
@@ -32,7 +33,7 @@ enum Subject {
     Evaluation,
     /// The policy-controller beside a real API server
     Policies,
-    /// From an approval to the grant, with the chart installed: what the proof of a pipeline run adds
+    /// From an approval to the grant, with the chart installed: the cost of the proof of a pipeline run
     Requests,
     /// The webhook, alone and behind a real API server
     Webhook,
@@ -40,7 +41,7 @@ enum Subject {
     Rego,
 }
 
-/// A benchmark of a crate, optimised as what ships is.
+/// A benchmark of a crate, optimised like the release.
 struct Program {
     package: &'static str,
     name: &'static str,
@@ -65,7 +66,7 @@ const REQUESTS: [Program; 1] = [Program::beside_an_api_server("requests")];
 const WEBHOOK: [Program; 1] = [Program::beside_an_api_server("webhook")];
 const REGO: [Program; 1] = [Program::beside_an_api_server("rego")];
 
-/// What a program compares with: the variable that it looks at, and what is in it.
+/// The counterpart of a comparison: the variable that the program reads, and its value.
 type Beside<'a> = (&'static str, &'a OsStr);
 
 impl Subject {
@@ -80,7 +81,7 @@ impl Subject {
         }
     }
 
-    /// What is on the cluster that it is measured on; nothing when there is none.
+    /// The measured process on the cluster; none without a cluster.
     const fn measured(self) -> Option<Measured> {
         match self {
             Self::Authz => None,
@@ -92,7 +93,7 @@ impl Subject {
     }
 }
 
-/// What is measured on a cluster, from release builds.
+/// The measured processes on a cluster, from release builds.
 #[derive(Clone, Copy)]
 enum Measured {
     /// A service that the program starts beside the API server.
@@ -216,7 +217,7 @@ impl Program {
     }
 }
 
-/// What the figures were taken on, in words.
+/// The machine of the figures, in words.
 fn machine() -> String {
     let cores = thread::available_parallelism().map_or(0, usize::from);
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

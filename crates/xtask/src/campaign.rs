@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     Ok(cargo.args(build).args(arguments).run()?)
 }
 
-/// What is part of every test run.
+/// The campaign of every test run.
 pub(crate) fn test() -> anyhow::Result<()> {
     run(&["--plans".to_owned(), PLANS.to_owned()])
 }

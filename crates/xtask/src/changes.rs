@@ -1,11 +1,11 @@
-//! What has changed in the repository.
+//! The changes in the repository.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use e2e::Tool;
 
-/// The branch that changes are compared with: what others have, or what is here.
+/// The branches to compare with: the remote one, or the local one.
 const BRANCHES: [&str; 2] = ["origin/main", "main"];
 
 /// Where this branch left the main one; on it, the last commit of others or, without others, the one before the last.

@@ -22,14 +22,14 @@ const FOLDERS: [Folder; 2] = [
         path: "deploy/crds",
         annotations: &[],
     },
-    // Uninstalling the chart must not delete everybody's connectors, policies and requests.
+    // Uninstalling the chart must not delete the users' connectors, policies and requests.
     Folder {
         path: "charts/connectors-approval/files/crds",
         annotations: &[("helm.sh/resource-policy", "keep")],
     },
 ];
 
-/// Writes the folders, or with `check` fails when a file there differs from what would be written.
+/// Writes the folders, or with `check` fails when a file there differs from the generated one.
 pub(crate) fn run(check: bool) -> Result<()> {
     FOLDERS
         .into_iter()

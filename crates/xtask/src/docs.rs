@@ -1,4 +1,4 @@
-//! What the documentation promises about words that the code owns, and whether what it quotes is in the tree.
+//! The promises of the documentation about words that the code owns, and the check of its quotes.
 
 mod held;
 mod metrics;
@@ -100,7 +100,6 @@ fn every_reason_has_its_row_in_troubleshooting() {
     }
 }
 
-/// What is between two marks of a page is generated: `UPDATE_DOCS` writes it, otherwise it must be so already.
 #[test]
 fn every_reason_of_a_lineage_is_explained() {
     let page = troubleshooting();
@@ -112,6 +111,7 @@ fn every_reason_of_a_lineage_is_explained() {
     }
 }
 
+/// The text between two marks of a page is generated. With `UPDATE_DOCS` it is written, otherwise compared.
 fn hold(page: &str, begin: &str, end: &str, table: &str) {
     let path = e2e::repository().join(page);
     let text = fs::read_to_string(&path).unwrap();

@@ -1,7 +1,8 @@
-//! `cargo xtask fuzz`: inputs that nobody thought of, for everything that reads what others wrote.
+//! `cargo xtask fuzz`: random inputs for all code that reads foreign input.
 //!
-//! Owns: how the targets of `fuzz/` are compiled, how long each runs and with what limits. Refuses to know: what must
-//! hold, which is each target's own. Invariant: nothing is written into the repository but into `target/fuzz`.
+//! Owns: how the targets of `fuzz/` are compiled, how long each runs and with which limits. Refuses to know:
+//! the properties to check, which belong to each target. Invariant: nothing is written into the repository
+//! but into `target/fuzz`.
 
 use std::{
     collections::BTreeSet,
@@ -16,8 +17,8 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use e2e::Tool;
 
-/// What makes the compiler count which edges an input reaches and what it is compared with. These are ordinary
-/// options of LLVM: the toolchain is the one of everything else.
+/// Compiler options that count the edges that an input reaches, and record the values that it is compared
+/// with. These are ordinary options of LLVM: the toolchain is the usual one.
 const INSTRUMENTED: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
@@ -29,7 +30,7 @@ const TEST_SECONDS: u32 = 20;
 /// The end of a log that an error shows.
 const SHOWN: usize = 25;
 
-/// Inputs that nobody thought of, for a while; beginning with those in fuzz/corpus. What is found stays in target/fuzz
+/// Random inputs for a while, beginning with those in fuzz/corpus. Findings stay in target/fuzz
 #[derive(Args)]
 pub(crate) struct FuzzArgs {
     /// One target; all of them when absent
@@ -107,7 +108,7 @@ impl Target {
         }
     }
 
-    /// Bytes of an input at most, and what an input may use.
+    /// The most bytes of an input, and its limits of time and memory.
     fn limits(self) -> &'static [&'static str] {
         match self {
             Self::Template | Self::Protobuf => &["-max_len=4096", "-timeout=30"],
@@ -172,7 +173,7 @@ impl Target {
             log.display()
         );
         for file in files(&crashes)?.difference(&before) {
-            // What was only ended for its time or memory is no finding.
+            // An input that was only ended for its time or memory is no finding.
             if file
                 .file_name()
                 .is_some_and(|it| it.to_string_lossy().starts_with("crash-"))
@@ -188,7 +189,7 @@ impl Target {
     }
 }
 
-/// Compiles all targets. What cargo keeps is keyed by its sources and options.
+/// Compiles all targets. Cargo's results are keyed by their sources and options.
 fn build() -> anyhow::Result<()> {
     Tool::ending_with_us(env!("CARGO"))
         .dir(e2e::repository().join("fuzz"))
@@ -215,7 +216,7 @@ fn chance() -> u32 {
     u32::try_from(random >> 32).unwrap_or(1)
 }
 
-/// Begins a folder anew.
+/// Creates a folder, or empties it.
 fn empty(dir: &Path) -> io::Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -32,7 +32,7 @@ struct Arguments {
 enum Task {
     /// Plays the story on a real Kubernetes node on this machine, which stays up for exploring
     Demo(demo::DemoArgs),
-    /// Runs every check and test, exactly what CI runs; or one part of it
+    /// Runs every check and test, exactly as CI does; or one part of it
     Test(test::TestArgs),
     /// Brings local clusters up and down and looks into them
     Cluster(ClusterArgs),
@@ -40,13 +40,13 @@ enum Task {
     Images,
     /// Writes the CRDs that are generated from the Rust types, to deploy/crds and into the chart
     Crdgen {
-        /// Changes nothing, fails when a file is not what the types say
+        /// Changes nothing, fails when a file differs from the types
         #[arg(long)]
         check: bool,
     },
     /// Writes the code of the gRPC protocols, generated from proto/
     Protogen {
-        /// Changes nothing, fails when a file is not what the protocols say
+        /// Changes nothing, fails when a file differs from the protocols
         #[arg(long)]
         check: bool,
     },
@@ -55,13 +55,13 @@ enum Task {
     /// Breaks the request-controller at every point of every scenario; `--help` behind it says how
     #[command(disable_help_flag = true)]
     Campaign {
-        /// What the campaign is told
+        /// The arguments of the campaign
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
     /// Measures, and prints the table of docs/performance.md
     Bench(bench::BenchArgs),
-    /// Tries inputs that nobody thought of on everything that reads what others wrote
+    /// Tries random inputs on all code that reads foreign input
     Fuzz(fuzz::FuzzArgs),
     /// Plants faults in a copy of the sources, one at a time, and fails when the tests do not see one
     Mutants(mutants::MutantsArgs),

@@ -1,8 +1,9 @@
 //! `cargo xtask mutants`: plausible faults, planted one at a time in a copy of the sources. A test has to catch each.
 //!
-//! Owns: the fault files of `crates/campaign/mutants`, the copy, the trials, and the table of `docs/reliability.md`.
-//! Refuses to know: what the code under test does. Invariant: the repository is never changed, but for that table and
-//! only with `--write`; what does not compile, or was not run, is never a catch.
+//! Owns: the fault files of `crates/campaign/mutants`, the copy, the trials, and the table of
+//! `docs/reliability.md`. Refuses to know: the purpose of the code under test. Invariant: the repository is
+//! never changed, but for that table and only with `--write`. A fault that does not compile, or was not run,
+//! never counts as caught.
 
 mod campaign;
 mod choice;
@@ -51,8 +52,8 @@ pub(crate) struct MutantsArgs {
     /// others, chosen by the commit
     #[arg(long, value_name = "OTHERS", num_args = 0..=1, default_missing_value = "10", conflicts_with_all = ["names", "list", "check"])]
     changed: Option<usize>,
-    /// Tries the faults of another folder with all tests of their packages: faults of somebody who did not look at the
-    /// tests. They name none (`tests = []`)
+    /// Tries the faults of another folder with all tests of their packages: faults whose author did not look
+    /// at the tests. They name none (`tests = []`)
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["names", "list", "check", "write", "campaign", "changed"])]
     from: Option<PathBuf>,
 }
@@ -95,7 +96,7 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
     let (table, tried) = if let Some(plans) = campaign {
         (
             &table::FOUND,
-            // It takes an hour: what was found stays when it is ended.
+            // It takes an hour: the results so far stay when it is ended.
             campaign::try_all(&all, chosen, plans, |tried| {
                 if write {
                     table::FOUND.write(tried, &all)?;
@@ -121,7 +122,7 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What `cargo xtask test` tries: some faults, other ones for each commit.
+/// The sample of `cargo xtask test`: some faults, other ones for each commit.
 pub(crate) fn test() -> anyhow::Result<()> {
     let all = fault::all(&e2e::repository())?;
     let rows = try_all(choice::by_commit(&all, SAMPLE)?)?;
@@ -147,7 +148,7 @@ fn planted(all: &[Fault]) -> anyhow::Result<()> {
 }
 
 fn try_all(mut faults: Vec<&Fault>) -> anyhow::Result<Vec<Row<'_>>> {
-    // By what has to be built again, so that each build is a small one.
+    // Sorted by package, so that each build is a small one.
     faults.sort_by_key(|it| (&it.package, &it.file, &it.name));
     let copy = Copy::refreshed()?;
     println!("the copy is {}", copy.root().display());

@@ -28,7 +28,8 @@ pub(crate) struct TestArgs {
     /// Runs only the tests whose name contains this
     #[arg(requires = "part")]
     filter: Option<String>,
-    /// Runs what the changes since a commit can break and needs no cluster, and says what is left to run
+    /// Runs the checks that the changes since a commit can affect and that need no cluster, and names the
+    /// rest
     #[arg(long, conflicts_with_all = ["part", "kubeconfig"])]
     changed: bool,
     /// With --changed: since this commit; by default since the branch left `main`
@@ -107,13 +108,13 @@ fn everything(context: &parts::Context) -> anyhow::Result<Report> {
     for ended in beside.map(Aside::end).unwrap_or_default() {
         report.ended_aside(ended);
     }
-    // By now every build of the run is there: tests, linter, campaign, fuzzer.
+    // All builds of the run exist by now: tests, linter, campaign, fuzzer.
     let kept = Store::of_this_machine().keep(&e2e::repository())?;
     println!("keeping {kept} more compiled dependencies for other clones");
     Ok(report)
 }
 
-/// What the parts came to.
+/// The results of the parts.
 struct Report {
     began: Instant,
     caches: Caches,
@@ -169,7 +170,7 @@ impl Report {
         }
     }
 
-    /// Prints what the parts came to, and fails when one of them did.
+    /// Prints the results of the parts, and fails when one of them did.
     fn end(mut self, context: &parts::Context, is_whole: bool) -> anyhow::Result<()> {
         if let (Some(filter), 0) = (&context.filter, self.summary.ran()) {
             self.failed.push(format!("no test matches `{filter}`"));

@@ -1,4 +1,4 @@
-//! Holds what documents quote to the tree: names of tests, paths, links, counts.
+//! Compares quotes of documents with the tree: names of tests, paths, links, counts.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
 /// A quoted file name with one of these ends must be a file of the tree.
 const ENDS: [&str; 6] = [".rs", ".md", ".toml", ".yaml", ".proto", ".txt"];
 
-/// Everything that is wrong with these pages, a line each: `document:line: what`.
+/// All errors of these pages, a line each: `document:line: error`.
 pub(super) fn problems(pages: &[Page], tree: &Tree) -> Vec<String> {
     let anchors: BTreeMap<&str, Vec<String>> = pages
         .iter()
@@ -84,7 +84,7 @@ fn path(text: &str, tree: &Tree) -> Option<String> {
     (!found).then(|| format!("no path `{wanted}`{near}"))
 }
 
-/// Whether a path is what is written, where `*` and `…` stand for anything.
+/// Whether a path matches the written one, where `*` and `…` stand for anything.
 fn is_like(written: &str, path: &str) -> bool {
     let parts: Vec<&str> = written.split(['*', '…']).collect();
     let [first, middle @ .., last] = &parts[..] else {

@@ -20,7 +20,7 @@ pub(super) fn families(files: &BTreeMap<String, String>) -> Vec<Family> {
         let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
         let is_test = file.contains("test") || file.starts_with("oracle");
         let is_code = is_of(file, "rs") && !is_test;
-        // Of a file with tests, what stands before them.
+        // Of a file with tests, the part before them.
         let code = text.split("#[cfg(test)]\nmod tests {").next()?;
         is_code.then_some((name, code.split("#[test]").next()?))
     });
@@ -51,7 +51,7 @@ pub(super) fn families(files: &BTreeMap<String, String>) -> Vec<Family> {
 
 /// A family is a name, its help and perhaps `&["label", …]`, one behind the other.
 fn in_file(text: &str, of: &[String]) -> Vec<Family> {
-    // Strings and what stands between them, in turn.
+    // Strings and the text between them, in turn.
     let parts: Vec<&str> = text.split('"').collect();
     let is_family = |at: &usize| match parts[*at..] {
         [name, between, help, ..] => is_snake(name) && between.trim() == "," && help.contains(' '),

@@ -39,7 +39,7 @@ impl Page {
         }
     }
 
-    /// What stands between single backquotes, which may be divided by the end of a line, but not by an empty one.
+    /// The text between single backquotes. The end of a line may divide it, but not an empty line.
     pub(super) fn code(&self) -> Vec<Piece> {
         self.pieces().0
     }

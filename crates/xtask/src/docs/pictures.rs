@@ -1,4 +1,4 @@
-//! The pictures: each is drawn from its text, and that of the crates shows what cargo resolves.
+//! The pictures: each is drawn from its text, and that of the crates equals cargo's resolution.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -87,7 +87,7 @@ impl Drawn {
         }
     }
 
-    /// Whatever the arrows lead to.
+    /// All crates that the arrows lead to.
     fn reached<'a>(&'a self, from: &'a str) -> BTreeSet<&'a str> {
         let mut found = BTreeSet::new();
         let mut open = vec![from];

@@ -1,4 +1,4 @@
-//! What the repository has: files, tests, names, and how many of what documents count.
+//! The content of the repository: files, tests, names, and the numbers of things that documents count.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-/// The files of the repository, by path and text, without what is built there.
+/// The files of the repository, by path and text, without build results.
 pub(super) fn files(repository: &Path) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     collect(repository, "", &mut files);
@@ -22,7 +22,7 @@ pub(super) struct Tree {
     pub(super) tests: BTreeSet<String>,
     /// Other names that documents quote: of files, strings of the services (metrics among them), words of the protocols.
     pub(super) names: BTreeSet<String>,
-    /// How many there are of what a document may count.
+    /// The numbers of things that a document may count.
     pub(super) counts: BTreeMap<&'static str, usize>,
 }
 
@@ -118,7 +118,7 @@ fn collect(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>) {
                 collect(&entry.path(), &format!("{path}/"), files);
             }
         } else {
-            // What is no text, as the fuzzer's corpus, is there all the same.
+            // A file that is no text, like the fuzzer's corpus, exists with an empty text.
             let text = fs::read(entry.path()).unwrap_or_default();
             files.insert(path, String::from_utf8(text).unwrap_or_default());
         }

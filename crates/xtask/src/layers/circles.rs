@@ -14,7 +14,7 @@ const RULE: &str = "modules that are not within each other form no circle";
 /// Where circles are left, by crate and parent: a proof, and a verdict, whose parts call each other.
 const ALLOWED: [(&str, &str); 2] = [("connectors-api", "judge"), ("connectors-api", "lineage")];
 
-/// What each module names, by its path within the crate.
+/// The modules that each module names, by its path within the crate.
 type Modules = BTreeMap<String, BTreeSet<String>>;
 
 /// The circles in the crates that ship.

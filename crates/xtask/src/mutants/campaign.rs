@@ -14,7 +14,7 @@ use super::{
 
 /// More than any number of plans takes that is worth trying for each fault.
 const RUN: &str = "1200";
-/// What the campaign runs, besides itself.
+/// The packages that the campaign runs, besides itself.
 const PACKAGES: [&str; 4] = [
     "connectors-api",
     "evaluation-api",
@@ -22,13 +22,13 @@ const PACKAGES: [&str; 4] = [
     "service-kit",
 ];
 
-/// Whether a fault is in what the campaign runs.
+/// Whether a fault is in a package that the campaign runs.
 pub(super) fn is_in(fault: &Fault) -> bool {
     PACKAGES.contains(&fault.package.as_str())
 }
 
-/// Tries the faults that are in what the campaign runs, and tells after each what is known. Returns their rows; none where it did not do what the
-/// fault's file says.
+/// Tries the faults in packages that the campaign runs, and reports after each. Returns their rows; none
+/// where the result differs from the fault's file.
 pub(super) fn try_all<'a>(
     all: &'a [Fault],
     mut faults: Vec<&'a Fault>,
@@ -105,7 +105,7 @@ fn with_all<T>(
     outcome
 }
 
-/// What the table says, or what is wrong.
+/// The text for the table, or the problem.
 fn said(fault: &Fault, found: Option<&str>) -> Result<String, String> {
     match (&fault.campaign, found) {
         (Campaign::Finds { with }, Some(found)) => {
@@ -124,7 +124,7 @@ fn said(fault: &Fault, found: Option<&str>) -> Result<String, String> {
     }
 }
 
-/// The first plan that fails, with what it breaks; none if all hold.
+/// The first plan that fails, and its broken rule; none if all hold.
 fn found(copy: &Copy, plans: usize) -> anyhow::Result<Option<String>> {
     let campaign = [
         "--locked",

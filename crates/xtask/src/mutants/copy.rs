@@ -21,7 +21,8 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    /// What git tracks or would track, as it is now. What has not changed keeps its time: cargo goes by that.
+    /// The current files that git tracks or would track. An unchanged file keeps its time, which cargo
+    /// compares.
     pub(super) fn refreshed() -> anyhow::Result<Self> {
         let home = e2e::cache_dir().join("mutants");
         fs::create_dir_all(home.join("source"))?;
@@ -87,7 +88,7 @@ impl Copy {
     }
 }
 
-/// What an earlier run left, or the repository has no more.
+/// Removes files of an earlier run, and files that the repository no longer has.
 fn remove_others(folder: &Path, files: &BTreeSet<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! One fault: where it goes, what it breaks, and which tests have to see it.
+//! One fault: its place, its effect, and the tests that have to detect it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,25 +19,25 @@ pub(super) struct Fault {
     pub(super) name: String,
     /// The promise that it breaks: `I1` to `I9`.
     pub(super) breaks: String,
-    /// What is wrong, as a sentence.
+    /// The error, as a sentence.
     pub(super) says: String,
     /// Where it goes.
     pub(super) file: String,
-    /// What stands there; exactly once.
+    /// The text to replace. It must occur exactly once.
     pub(super) find: String,
-    /// What stands there instead.
+    /// The new text.
     pub(super) replace: String,
-    /// The package whose tests see it.
+    /// The package whose tests detect it.
     pub(super) package: String,
     /// The test program of its folder `tests` that has these tests; none where they are beside the code.
     pub(super) program: Option<String>,
     /// Full names of those tests. Each has to fail.
     pub(super) tests: Vec<String>,
-    /// What the campaign sees of it.
+    /// Whether the campaign detects it.
     pub(super) campaign: Campaign,
 }
 
-/// What the campaign sees of a fault.
+/// Whether the campaign detects a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Campaign {
     /// It finds it, planted together with these: guards of which each alone is enough.
@@ -194,7 +194,7 @@ impl Fault {
         Ok(text.replacen(&self.find, &self.replace, 1))
     }
 
-    /// Why the fault cannot be planted, or nobody would see it.
+    /// The reasons why the fault cannot be planted, or is not detected.
     pub(super) fn problems(&self, repository: &Path) -> anyhow::Result<Vec<String>> {
         let path = repository.join(&self.file);
         let Ok(text) = fs::read_to_string(&path) else {

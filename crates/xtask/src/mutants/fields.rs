@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, bail, ensure};
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Field {
     Text(String),

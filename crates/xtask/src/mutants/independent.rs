@@ -1,4 +1,4 @@
-//! Faults that somebody chose who did not look at the tests: all tests of their packages are asked.
+//! Faults whose author did not look at the tests: all tests of their packages run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -83,7 +83,7 @@ fn sound(copy: &Copy, package: &str) -> anyhow::Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// What became of a fault.
+/// The result of a fault.
 enum Found {
     By(String),
     Missed,

@@ -14,7 +14,7 @@ pub(super) struct Table {
     pub(super) begin: &'static str,
     pub(super) end: &'static str,
     head: &'static str,
-    /// What writes a row.
+    /// The command that writes a row.
     command: &'static str,
 }
 
@@ -37,7 +37,7 @@ pub(super) const FOUND: Table = Table {
 pub(super) struct Row<'a> {
     pub(super) fault: &'a Fault,
     pub(super) outcome: Outcome,
-    /// With what had to be built.
+    /// Including the build.
     pub(super) seconds: u64,
 }
 
@@ -80,11 +80,11 @@ pub(super) fn text() -> anyhow::Result<String> {
     fs::read_to_string(path()).with_context(|| path().display().to_string())
 }
 
-/// What a trial came to: the new row, or none where there is nothing to be proud of.
+/// The result of a trial: the new row, or none where the fault was not caught.
 pub(super) type Tried<'a> = BTreeMap<&'a str, Option<String>>;
 
 impl Table {
-    /// Writes the rows of what was tried; those of other faults stay, and those of no fault go.
+    /// Writes the rows of the tried faults. The rows of other faults stay, and those of no fault go.
     pub(super) fn write(&self, tried: &Tried<'_>, all: &[Fault]) -> anyhow::Result<()> {
         Ok(fs::write(path(), self.with(&text()?, tried, all)?)?)
     }
@@ -119,7 +119,8 @@ impl Table {
         ))
     }
 
-    /// Where the table is not what the fault files say: the row of each of these faults has these texts in it.
+    /// The differences between the table and the fault files: the row of each of these faults must contain
+    /// these texts.
     pub(super) fn problems<'a>(
         &self,
         text: &str,
@@ -152,13 +153,13 @@ impl Table {
     }
 }
 
-/// What the row of a fault says of its tests.
+/// The texts about tests in the row of a fault.
 pub(super) fn caught(fault: &Fault) -> Vec<String> {
     let tests = fault.tests.iter().map(|test| format!("`{test}`"));
     tests.chain([format!("| {} | ", fault.says)]).collect()
 }
 
-/// What the row of a fault says of the campaign.
+/// The texts about the campaign in the row of a fault.
 pub(super) fn found(fault: &Fault) -> Vec<String> {
     match &fault.campaign {
         Campaign::Finds { with } => with.iter().map(|it| format!("`{it}`")).collect(),

@@ -7,7 +7,7 @@ use super::{
     trial::{Outcome, Ran},
 };
 
-/// What does not change the code any more, or is seen by no test, would be trusted for nothing.
+/// A fault that no longer changes the code, or that no test detects, would prove nothing.
 #[test]
 fn every_fault_can_be_planted_and_has_its_row_in_the_documentation() {
     let all = fault::all(&e2e::repository()).unwrap();

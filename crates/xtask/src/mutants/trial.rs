@@ -19,10 +19,10 @@ const TESTS: &str = "180";
 const ALL_TESTS: &str = "600";
 /// A first build of everything, on a machine that others use too.
 pub(super) const BUILD: &str = "1800";
-/// What `timeout` ends with when time was up, and when the program had to be killed.
+/// The exit codes of `timeout` when the time was up, and when the program had to be killed.
 const OUT_OF_TIME: [i32; 2] = [124, 137];
 
-/// What became of a fault.
+/// The result of a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Every named test failed.
@@ -31,7 +31,7 @@ pub(super) enum Outcome {
     Hung,
     /// These tests passed.
     Survived(Vec<String>),
-    /// It does not compile; the end of what the compiler said.
+    /// It does not compile; the end of the compiler's output.
     NotBuilt(String),
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What the test runner said.
+/// The output of the test runner.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Ran {
     /// How many tests it began with.
@@ -75,21 +75,21 @@ pub(super) enum Kind {
     Integration,
 }
 
-/// What all tests of one kind say.
+/// The result of all tests of one kind.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
     /// These failed; none, if nothing is wrong.
     Failed(BTreeSet<String>),
     /// They came to no end.
     Hung,
-    /// It does not compile; the end of what the compiler said.
+    /// It does not compile; the end of the compiler's output.
     NotBuilt(String),
 }
 
 impl Ran {
     pub(super) fn read(output: &str) -> Self {
         let mut ran = Self::default();
-        // What a failed test said may be the words of another runner.
+        // The output of a failed test may contain that of another runner.
         let mut is_quoted = false;
         for line in output.lines() {
             match line {
@@ -212,7 +212,7 @@ fn build(copy: &Copy, place: Place<'_>) -> anyhow::Result<Result<(), String>> {
     built(command)
 }
 
-/// Runs a build; what it says at its end, if it fails.
+/// Runs a build. Returns the end of its output, if it fails.
 pub(super) fn built(mut command: Command) -> anyhow::Result<Result<(), String>> {
     let output = command.output().context("cargo")?;
     if output.status.success() {
@@ -246,7 +246,7 @@ fn cargo_test(copy: &Copy, place: Place<'_>, limit: &str) -> Command {
 /// `timeout` ends everything that cargo has started as well: when time is up, and when this program ends.
 pub(super) fn cargo(copy: &Copy, limit: &str) -> Command {
     let mut command = Command::new("setpriv");
-    // What cargo told this program would make others build again.
+    // Cargo's variables for this program would cause other builds to compile again.
     let ours = env::vars_os().map(|(key, _)| key).filter(|key| {
         let key = key.to_string_lossy();
         key.starts_with("CARGO_PKG_") || key.starts_with("CARGO_MANIFEST_")
@@ -257,7 +257,7 @@ pub(super) fn cargo(copy: &Copy, limit: &str) -> Command {
     command
         .current_dir(copy.root())
         .env("CARGO_TARGET_DIR", copy.target())
-        // Nobody reads back traces here, and linking is most of the time.
+        // Backtraces are not needed here, and linking takes most of the time.
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         // That something was found is enough; the smallest example is not looked for.
         .env("PROPTEST_MAX_SHRINK_ITERS", "0")

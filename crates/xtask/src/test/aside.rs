@@ -1,7 +1,7 @@
 //! Parts that run beside those on a cluster, which wait most of the time.
 //!
-//! A part of this kind computes in simulated time, so that it takes what processor time is left without changing its
-//! result. It is a process of its own with the lowest priority; its output is shown when it has ended.
+//! A part of this kind computes in simulated time, so that it can use spare processor time without changing
+//! its result. It is a process of its own with the lowest priority; its output is shown when it has ended.
 
 use std::{
     fs::{self, File},
@@ -34,7 +34,7 @@ struct Running {
     waiter: JoinHandle<(io::Result<ExitStatus>, Duration)>,
 }
 
-/// What became of a part.
+/// The result of a part.
 pub(super) struct Ended {
     pub(super) part: Part,
     pub(super) minutes: f64,
@@ -73,7 +73,7 @@ impl Aside {
         })
     }
 
-    /// Waits for all of them and prints what each said.
+    /// Waits for all of them and prints the output of each.
     pub(super) fn end(self) -> Vec<Ended> {
         let end = |running: Running| {
             let waited = running.waiter.join();

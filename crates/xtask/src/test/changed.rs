@@ -1,7 +1,7 @@
-//! `cargo xtask test --changed`: what a change can break and needs no cluster, in minutes.
+//! `cargo xtask test --changed`: the checks that a change can affect and that need no cluster, in minutes.
 //!
-//! The crates that the change touches are tested; the crates that use them are compiled and looked at by the linter.
-//! The rest is named with the command that runs it.
+//! The crates that the change touches are tested; the crates that use them are compiled and linted. The rest
+//! is named with the command that runs it.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use crate::{
     workspace::{self, Members},
 };
 
-/// What a change asks for.
+/// The crates and checks that a change affects.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Choice {
     /// Crates whose own files changed.
@@ -128,7 +128,7 @@ impl Choice {
         programs::run(cargo, None, summary)
     }
 
-    /// What was tried, and what was not.
+    /// The checks that were run, and those that were not.
     fn told(&self) -> String {
         let list = |names: &BTreeSet<String>| {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -42,7 +42,7 @@ const GATE: &str = "--workspace --all-features --test gate";
 /// Clusters of test runs are named after the run's process.
 const RUN_PREFIX: &str = "e2e-";
 
-/// One part, in the order in which all of them run: what fails fast comes first.
+/// One part, in the order in which all of them run: parts that fail fast come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Part {
     /// The sources are formatted
@@ -51,9 +51,9 @@ pub(crate) enum Part {
     Clippy,
     /// Dependencies: bans, licences, sources
     Deny,
-    /// Who may depend on whom
+    /// The rules about dependencies, modules, names and comments
     Layers,
-    /// Generated files are what their generators write
+    /// Generated files equal the output of their generators
     Drift,
     /// Everything that later parts run is compiled
     Build,
@@ -73,7 +73,7 @@ pub(crate) enum Part {
     Gate,
     /// An unrelated tenant is granted and revoked in time while another does its worst
     Hostile,
-    /// The evaluation service while its surroundings fail, and what the documents tell its callers to do
+    /// The evaluation service while its surroundings fail, and the commands of the documents for its callers
     Evaluation,
     /// Real pods on the real node, and the local cluster itself: killed, restarted, two at once
     E2e,
@@ -113,13 +113,13 @@ impl Part {
         }
     }
 
-    /// Whether a run of all parts has it. The others need what no cluster of ours has.
+    /// Whether a run of all parts includes it. The others need a cluster that the project cannot make.
     pub(crate) fn is_in_every_run(self) -> bool {
         self != Self::Tekton
     }
 
-    /// Whether the part needs no cluster and computes in simulated time or for a fixed one, so that a complete run can
-    /// leave it what time the parts on a cluster do not use.
+    /// Whether the part needs no cluster and computes in simulated time or for a fixed one, so that a
+    /// complete run can give it the time that the parts on a cluster do not use.
     pub(crate) fn goes_aside(self) -> bool {
         matches!(self, Self::Campaign | Self::Mutants | Self::Fuzz)
     }
@@ -202,7 +202,7 @@ impl Part {
                 if context.filter.is_some() {
                     return gate; // not everything was tried
                 }
-                // It looks at what the tests before have made the services do.
+                // It judges the calls that the services made during the tests before.
                 let power = context.tests_on_cluster("--workspace --all-features --test power")?;
                 gate.and(runner::run(power, summary))
             }
@@ -214,7 +214,8 @@ impl Part {
                     } else {
                         Profile::Dev
                     };
-                    // As a cluster is that cannot show a certificate: anybody who reaches the port may ask.
+                    // Like a cluster that cannot show a certificate: every client that reaches the port may
+                    // ask.
                     let open = json!({"clientCA": {"configMap": ""}, "clientNames": []});
                     install_services(target, profile, &json!({"webhook": open}))?;
                 }
@@ -232,7 +233,7 @@ impl Part {
                 }
                 let selection = "--workspace --all-features --test evaluation";
                 let mut tests = context.tests_on_cluster(selection)?;
-                // They wait for minutes that nobody can shorten, and for nothing else: all at once.
+                // They only wait for minutes that cannot be shortened, so all run at once.
                 tests.env("RUST_TEST_THREADS", WAITING_TESTS);
                 runner::run(tests, summary)
             }
@@ -264,7 +265,7 @@ impl Part {
     }
 }
 
-/// What the parts share: the choices of the command line, and one cluster for all that need one.
+/// The shared state of the parts: the choices of the command line, and one cluster for all that need one.
 pub(crate) struct Context {
     pub(crate) filter: Option<String>,
     pub(crate) long: bool,
@@ -320,7 +321,7 @@ impl Context {
         Ok(Some(chosen))
     }
 
-    /// The same tests with what they need to know of the run's cluster.
+    /// The same tests with the data of the run's cluster.
     fn on_cluster(&self, mut command: Command) -> anyhow::Result<Command> {
         let target = self.target()?;
         command
@@ -398,7 +399,7 @@ fn install_services(target: &Target, profile: Profile, more: &Value) -> anyhow::
     )?)
 }
 
-/// What the scenarios need of the installation: the feature on, and their kinds of approvals readable.
+/// The installation for the scenarios: the feature on, and their kinds of approvals readable.
 fn values_of_scenarios() -> Value {
     json!({
         "approval": {"enabled": true},

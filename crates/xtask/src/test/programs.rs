@@ -1,7 +1,7 @@
 //! Test programs that need no cluster, several at a time.
 //!
-//! Many of them wait more than they compute, so that one after the other would leave the processors idle. What a
-//! program prints is shown when it fails; of the others one line with its time.
+//! Many of them wait more than they compute, so that one after the other would leave the processors idle. The
+//! output of a program is shown when it fails; of the others one line with its time.
 
 use std::{
     io::BufRead,
@@ -58,7 +58,7 @@ struct ProfileOf {
     test: bool,
 }
 
-/// Compiles what `cargo test` with this selection would run, and runs it.
+/// Compiles the tests that `cargo test` would run with this selection, and runs them.
 pub(crate) fn run(
     cargo: Command,
     filter: Option<&str>,
@@ -90,7 +90,7 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// Prints what became of a program. Returns whether it succeeded.
+/// Prints the result of a program. Returns whether it succeeded.
 fn tell(
     program: &Program,
     output: std::io::Result<Output>,

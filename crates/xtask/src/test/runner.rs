@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 
-/// What the test runner said at the end of each test program.
+/// The output of the test runner at the end of each test program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     lines: Vec<String>,

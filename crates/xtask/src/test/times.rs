@@ -1,4 +1,4 @@
-//! What a complete run may take and what the documents say that it takes, part by part.
+//! The allowed minutes of a complete run, and those in the documents, part by part.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ const FAR: f64 = 1.5;
 /// Differences of less than this many minutes say nothing.
 const NOISE: f64 = 0.5;
 
-/// Minutes, with the dependencies and tools of an earlier run at hand, and without.
+/// Minutes, with the dependencies and tools of an earlier run, and without.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Budget {
     warm: f64,
@@ -33,7 +33,7 @@ impl Budget {
     }
 }
 
-/// What was there when a run began.
+/// The caches that existed when a run began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caches {
     /// Compiled dependencies and tools.
@@ -75,7 +75,7 @@ pub(crate) fn verdict(took: f64, caches: Caches) -> (String, bool) {
     (line, within)
 }
 
-/// What the documents say: minutes of each part, and of the whole, as `docs/development.md` has them.
+/// The minutes in the documents: of each part, and of the whole, as `docs/development.md` has them.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Documented {
     rows: Vec<(String, Budget)>,
@@ -155,7 +155,7 @@ mod tests {
         assert!(text.contains(&format!("| {warm} | {cold} |\n<!-- times: end -->")));
     }
 
-    /// Whoever reads the README alone learns the same.
+    /// The README gives its readers the same numbers.
     #[test]
     fn the_readme_says_what_the_table_says() {
         let documented = Documented::read().unwrap();
