@@ -1,8 +1,9 @@
-//! `cargo xtask layers`: the architecture's rules about who may depend on whom, checked on what cargo resolves.
+//! `cargo xtask layers`: the architecture's rules about dependencies, checked on cargo's resolution.
 
 mod circles;
 mod modules;
 mod names;
+mod words;
 
 use std::{
     collections::BTreeSet,
@@ -39,7 +40,7 @@ const IO_LIBRARIES: [&str; 12] = [
     "ureq",
 ];
 
-/// What the standard library offers to the same end.
+/// The modules of the standard library for the same purpose.
 const IO_MODULES: [&str; 6] = ["env", "fs", "io", "net", "process", "thread"];
 
 /// The process shell knows processes, not approvals.
@@ -68,7 +69,7 @@ const DEVELOPMENT: [&str; 4] = ["campaign", "e2e", "testkit", "xtask"];
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     from: String,
-    /// What `from` does with `to`.
+    /// The relation of `from` to `to`.
     verb: &'static str,
     to: String,
     rule: &'static str,
@@ -107,6 +108,7 @@ pub(crate) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
     let shipped = modules::shipped(&members)?;
     violations.extend(circles::check(&shipped));
     violations.extend(names::check(workspace, &shipped)?);
+    violations.extend(words::check(&shipped));
     for name in WITHOUT_IO {
         if let Some(member) = members.get(name) {
             violations.extend(input_and_output(workspace, name)?);
@@ -116,7 +118,7 @@ pub(crate) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
     Ok(violations)
 }
 
-/// Also what is reached through others: a helper crate between two services joins them all the same.
+/// Also indirect dependencies: a helper crate between two services joins them all the same.
 fn between_members(members: &Members) -> Vec<Violation> {
     let edges = members.keys().flat_map(|from| {
         reached(members, from)

@@ -1,4 +1,4 @@
-//! Rules about the modules within a crate: who may name whom.
+//! Rules about the modules within a crate: the modules that each may name.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,9 +15,11 @@ pub(super) struct Module {
     pub(super) path: String,
     /// Its code, without tests and comments.
     pub(super) code: String,
+    /// Its lines without tests, with their numbers.
+    pub(super) lines: Vec<(usize, String)>,
 }
 
-/// What the files below a path must not name.
+/// The names that the files below a path must not contain.
 struct ModuleRule {
     below: &'static str,
     forbidden: &'static [&'static str],
@@ -113,7 +115,9 @@ fn of_crate(dir: &Path) -> anyhow::Result<Vec<Module>> {
         let text = fs::read_to_string(&file)?;
         for_tests.extend(test_modules(&text).map(|child| within(&path, child)));
         let code = code(&text);
-        modules.push(Module { path, code });
+        let lines = without_tests(&text);
+        let lines = lines.map(|(line, text)| (line, text.to_owned())).collect();
+        modules.push(Module { path, code, lines });
     }
     modules.retain(|it| {
         let is_for = |test: &String| it.path == *test || is_within(&it.path, test);
@@ -156,21 +160,27 @@ fn is_test(path: &str) -> bool {
 
 /// The code of a file, its tests and comments apart.
 pub(super) fn code(text: &str) -> String {
-    let mut code = String::new();
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        if line == "#[cfg(test)]" {
-            let item = lines.find(|it| !it.starts_with("#["));
-            // An item of one line, or one that ends where a line begins with its brace.
-            if item.is_some_and(|it| !it.ends_with([';', '}'])) {
-                lines.find(|it| it.starts_with('}'));
+    let is_code = |line: &&str| !line.trim_start().starts_with("//");
+    let lines = without_tests(text).map(|(_, line)| line).filter(is_code);
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// The lines of a file without its tests, with their numbers.
+fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut lines = (1..).zip(text.lines());
+    std::iter::from_fn(move || {
+        loop {
+            let (number, line) = lines.next()?;
+            if line != "#[cfg(test)]" {
+                return Some((number, line));
             }
-        } else if !line.trim_start().starts_with("//") {
-            code.push_str(line);
-            code.push('\n');
+            let item = lines.find(|(_, it)| !it.starts_with("#["));
+            // An item of one line, or one that ends where a line begins with its brace.
+            if item.is_some_and(|(_, it)| !it.ends_with([';', '}'])) {
+                lines.find(|(_, it)| it.starts_with('}'));
+            }
         }
-    }
-    code
+    })
 }
 
 /// Every path that code imports, or names in full.
@@ -219,7 +229,7 @@ mod tests {
     fn imports_are_read_as_paths_whatever_their_shape() {
         let text = "use crate::{\n    plan::{self, grant as g},\n    seen::Held,\n};\n// use kube::Api;\nfn f() { \
                     tokio::spawn(x); }\n#[cfg(test)]\nmod tests { use evaluation_api::v1; }\n";
-        // Also what follows a test.
+        // Also code behind a test.
         let text = format!(
             "#[cfg(test)]\nmod tests;\n{text}#[cfg(test)]\nmod other {{\n use kube::Api;\n}}\nuse http;"
         );

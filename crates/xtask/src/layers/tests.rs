@@ -176,7 +176,7 @@ fn refuses_domain_types_in_the_process_shell() {
     );
 }
 
-/// Each room of a controller, and what it must not name.
+/// Each module of a controller, and a name that it must not contain.
 #[test]
 fn modules_of_a_controller_name_only_what_they_may() {
     let workspace = copy_of_this_workspace();
@@ -218,7 +218,7 @@ fn modules_of_a_controller_name_only_what_they_may() {
         let said = broken(workspace.path());
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(said[0].contains(to) && said[0].contains(file), "{said:?}");
-        // A test may name what it likes.
+        // A test may name anything.
         fs::write(&path, format!("#[cfg(test)]\nmod tests {{ {text} }}")).unwrap();
         assert_eq!(broken(workspace.path()), Vec::<String>::new());
     }
@@ -283,4 +283,26 @@ fn refuses_a_type_name_that_is_used_twice_unless_the_glossary_shares_it() {
     source("webhook", "");
     let expected = format!("docs/glossary.md (Args) lists as shared a name of 1 types: {rule}");
     assert_eq!(broken(copy.path()), [expected]);
+}
+
+#[test]
+fn refuses_comments_that_hide_their_subject() {
+    let copy = copy_of_this_workspace();
+    let file = copy.path().join("crates/text-template/src/lib.rs");
+    let tests = "#[cfg(test)]\nmod tests {\n    // Nobody.\n}\n";
+    let good = "/// Calls a function, for a user who may.\nfn call() {}\n";
+    fs::write(&file, format!("{good}{tests}")).unwrap();
+    assert_eq!(broken(copy.path()), Vec::<String>::new());
+    let bad = "fn f() {} // Nobody waits.\n\n/// Its end, for whoever waits.\n/// What it does.\nfn g() {}\n\n\
+               /// What it gives.\nfn h() {}\n";
+    fs::write(&file, format!("{tests}{bad}")).unwrap();
+    let rule = "name the part of the code instead (docs/development.md, Words)";
+    assert_eq!(
+        broken(copy.path()),
+        [
+            format!("text-template (lib, line 5) comments with `nobody`: {rule}"),
+            format!("text-template (lib, line 7) comments with `whoever`: {rule}"),
+            format!("text-template (lib, line 11) begins a doc comment with `What`: {rule}"),
+        ]
+    );
 }
