@@ -54,7 +54,7 @@ pub enum ApplyError {
     /// The reads are too old to give permissions on.
     #[error("what was read is too old to give anything on")]
     Stale,
-    /// Something that is not ours has the name.
+    /// An object that is not ours has the name.
     #[error(
         "{0} {1} is in the way: it is not managed by connectors-approval, so somebody else has to delete it"
     )]
@@ -351,7 +351,7 @@ trait WrittenKind:
 {
     const KIND: ManagedKind;
 
-    /// The part of it that may be applied, giving nothing.
+    /// The part of it that may be applied, without any permission.
     fn emptied(&self) -> Self;
 }
 

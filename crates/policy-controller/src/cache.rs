@@ -52,7 +52,7 @@ pub struct PolicyCached {
 pub enum CachedPolicy {
     /// It is kept, with the bytes that it takes.
     Kept(Arc<AccessPolicy>, usize),
-    /// The policies of its namespace take more than is kept: each look at it reads it live.
+    /// The policies of its namespace exceed the limit of the cache: each look at it reads it live.
     NotKept,
     /// It cannot be read.
     Unreadable,
@@ -100,10 +100,10 @@ pub struct World {
 pub struct State {
     most_selected: MostSelected,
     configuration: Knowledge,
-    /// Whether the configuration was asked for; there may be none.
+    /// Whether the ConfigMap was read, or is known to be missing.
     is_configured: bool,
     policies: BTreeMap<Name, (PolicyCached, Selectors)>,
-    /// The bytes that are kept of them.
+    /// The bytes of the policies in the cache.
     budget: ByteBudget,
     by_uid: HashMap<Job, Name>,
     connectors: BTreeMap<String, BTreeMap<String, Labels>>,
@@ -188,7 +188,7 @@ impl World {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For a change. To be held for a moment only.
+    /// The state, for a change. The caller must hold the lock only briefly.
     pub fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -248,7 +248,7 @@ impl State {
             .then(|| self.configuration.default_requesters())
     }
 
-    /// Takes in the ConfigMap. One that is gone or cannot be read changes nothing.
+    /// Applies the ConfigMap. A missing or unreadable one changes nothing.
     pub fn learn(
         &mut self,
         data: Option<&BTreeMap<String, String>>,
@@ -316,7 +316,7 @@ impl State {
         self.policies.len()
     }
 
-    /// The entries of each map. A new field has to be counted, or to be named as none.
+    /// The entries of each map. A new field must be counted here, or be listed as one without entries.
     #[cfg(test)]
     pub(crate) fn census(&self) -> Vec<usize> {
         let Self {
@@ -344,7 +344,7 @@ impl State {
         ]
     }
 
-    /// Everything there is to look at.
+    /// All jobs.
     #[must_use]
     pub fn all(&self) -> Wakes {
         let jobs: BTreeSet<&Job> = self.by_uid.keys().chain(self.managed.keys()).collect();

@@ -47,7 +47,7 @@ const LEASE: &str = "policy-controller";
 const WORKERS: usize = 16;
 /// Of these, the workers that are left to urgent jobs.
 const URGENT_WORKERS: usize = WORKERS / 4;
-/// No namespace keeps more of them busy.
+/// The limit of workers that one namespace keeps busy.
 const SHARES: Shares = Shares::Together(WORKERS / 2);
 /// A policy that failed, or that another process undoes each time, is looked at twice a second at most. A failed look
 /// may have left something to take back.
@@ -175,7 +175,7 @@ struct Checking {
 }
 
 impl Checking {
-    /// Starts beside everything else: nothing waits for it.
+    /// Starts beside all other tasks: no task waits for it.
     fn start(self, tasks: &mut Tasks, reconciler: &Arc<Reconciler>) {
         let Self {
             client,
@@ -217,7 +217,7 @@ fn workers() -> impl Iterator<Item = &'static [Urgency]> {
     ))
 }
 
-/// That a policy was deleted is told by the leader alone.
+/// Only the leader writes the event about a deleted policy.
 fn deleted(events: Events, leads: Leads) -> watches::Deleted {
     Arc::new(move |name, gone| {
         let status = gone.policy().and_then(|it| it.status.as_ref());

@@ -1,4 +1,4 @@
-//! Events on policies. That one is lost changes no decision.
+//! Events on policies. A lost event changes no decision.
 
 use connectors_api::names;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -11,7 +11,7 @@ use crate::{plan::tell::Told, seen::OwnerPolicy};
 /// The action of this controller.
 const ACTION: &str = "Synchronize";
 
-/// Tells people.
+/// Publishes events.
 #[derive(Clone)]
 pub struct Events(Publisher);
 

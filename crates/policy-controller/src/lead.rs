@@ -23,7 +23,7 @@ use crate::{
 };
 
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
-/// How long the first look at everything that holds something may take before the rest begins.
+/// How long the first look at all policies with managed objects may take before the rest begins.
 const FIRST_LOOK: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_millis(20);
 /// How often a sweep that cannot read is repeated before the work begins without it.

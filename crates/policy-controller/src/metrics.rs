@@ -5,9 +5,9 @@ use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, 
 /// The counters and histograms.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// From noticing a change to the last write that it asked for.
+    /// From the notice of a change to the last write that it caused.
     pub syncing: Histogram,
-    /// Policies that are there.
+    /// Existing policies.
     pub policies: IntGauge,
     /// Policies that wait to be looked at.
     pub waiting: IntGauge,

@@ -61,7 +61,7 @@ pub struct PolicyLive {
     pub status: Option<AccessPolicyStatus>,
 }
 
-/// Everything that bears on a policy, just read.
+/// All objects that concern a policy, just read.
 #[derive(Clone, Debug)]
 pub struct PolicyReads {
     most_selected: MostSelected,
@@ -240,7 +240,7 @@ impl Observer {
         let api = self.policies(None);
         let mut pages = Pages::of(LONG_PAGE, ListParams::default());
         let mut jobs = BTreeSet::new();
-        // Of each page only this is kept: all policies of a cluster are much text.
+        // Only the jobs of each page are kept, because all policies of a cluster need much memory.
         while let Some(page) = pages
             .next(&self.policy, "list accesspolicies", &api)
             .await?
@@ -353,7 +353,7 @@ fn names<K: Resource, P>(objects: &[Guarded<K, P>]) -> BTreeMap<String, Labels> 
         .collect()
 }
 
-/// The part of a selector that the API server can take off our hands.
+/// The part of a selector that the API server can evaluate.
 fn equalities(selector: &LabelSelector) -> String {
     let labels = selector.match_labels.iter();
     let labels: Vec<_> = labels

@@ -30,7 +30,7 @@ use wanted::wanted;
 /// How many bytes a list in an object may have: the API server takes 1.5 MiB of everything.
 pub const MOST_BYTES: usize = 1 << 20;
 
-/// A policy and everything that bears on it.
+/// A policy and all objects that concern it.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// Which policy.
@@ -80,7 +80,7 @@ pub struct Cached<'a> {
     pub checks: Checks,
 }
 
-/// Whether a policy has the objects and the status that it is to have, so that no live read is worth its cost.
+/// Whether a policy has its wanted objects and status, so that a live read is not worth its cost.
 #[must_use]
 pub fn is_settled(seen: &Cached<'_>, most: usize, now: Timestamp) -> bool {
     let wanted = wanted(seen.spec, &seen.owner.name.namespace, seen.around);
@@ -173,7 +173,7 @@ fn was_in_force(policy: &PolicySeen<'_>, known: &Summary) -> bool {
         && status.granted_subjects.map(usize::try_from) == known.holders.map(Ok)
 }
 
-/// The status to write, and all that is to be told with it.
+/// The status to write, and its events.
 #[must_use]
 pub fn status(
     known: &Summary,

@@ -63,7 +63,7 @@ impl LookError for ReconcileError {
 
     fn notice(&self) -> Notice {
         match self {
-            // The first time, the log tells it with the status of the policy.
+            // The log reports the first one with the status of the policy.
             Self::Apply(ApplyError::Stale) => Notice::Told,
             Self::Apply(ApplyError::Conflict(_) | ApplyError::NotLeading) => Notice::Routine,
             Self::Read(_)
@@ -97,7 +97,7 @@ pub struct Reconciler {
     pub unseen: Mutex<HashSet<Job>>,
     /// The state of checks.
     pub inspections: Arc<Inspections>,
-    /// Tells people.
+    /// Publishes events.
     pub events: Events,
     /// Counts.
     pub metrics: Metrics,
@@ -218,7 +218,7 @@ impl Reconciler {
         }
         written?;
         if is_restored {
-            // Two processes that undo each other's work would do so without end.
+            // Without this, two processes that revert each other's writes would do so without end.
             self.queue.changed(job);
         }
         Ok(())

@@ -40,7 +40,7 @@ use super::{
 const READER: &str = "request-controller";
 /// Answers are reused for this time for all policies, unless rights change.
 const FRESH: Duration = Duration::from_mins(1);
-/// More answers are not kept.
+/// The limit of stored answers.
 const MOST_ANSWERS: usize = 10_000;
 /// No task waits for these questions, and the API server has other clients.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -88,7 +88,7 @@ const ENTERING: &[VerbOnResource] = &[
 
 /// The validator of Rego. Tests use a simpler one than the evaluation service.
 pub trait Validator: Send + Sync {
-    /// Everything that is to be said about a policy.
+    /// All findings about a policy.
     fn findings(&self, policy: Vec<u8>) -> BoxFuture<'_, Result<Vec<Finding>, EvaluationError>>;
 }
 
@@ -98,7 +98,7 @@ impl Validator for EvaluationClient {
     }
 }
 
-/// Asks.
+/// Asks the questions.
 pub struct CheckFacts {
     client: Client,
     policy: RetryPolicy,
@@ -165,7 +165,7 @@ impl CheckFacts {
             .collect())
     }
 
-    /// Whether a rule keeps the creators of pipeline runs true.
+    /// Whether an admission rule protects the recorded creators of pipeline runs.
     pub async fn creators(&self) -> AdmissionRule {
         match rule_since(&self.client, &self.policy, CREATOR_RULE).await {
             Ok(Some(_)) => AdmissionRule::InForce,
@@ -177,7 +177,7 @@ impl CheckFacts {
         }
     }
 
-    /// Whether a rule keeps the answers of approvers apart.
+    /// Whether an admission rule limits each approver to the own answer.
     pub async fn answers(&self) -> AdmissionRule {
         match is_in_force(&self.client, &self.policy, ANSWER_RULE).await {
             Ok(true) => AdmissionRule::InForce,
@@ -197,7 +197,7 @@ impl CheckFacts {
         asked: AskedRights,
     ) -> KindFound {
         if !may_approve(kind) {
-            // It is told as a mistake of the policy already.
+            // The policy's findings report this error already.
             return KindFound::Unknown;
         }
         let served = kinds::served(&self.client, &kind.api_version, &kind.kind).await;

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::cache::{Job, World};
 
-/// How soon a new policy is looked at.
+/// The pause between two passes, and so the longest wait of a new policy.
 const PACE: Duration = Duration::from_secs(1);
 /// The number of policies per batch. After it the due policies are computed again.
 const MOST_AT_A_TIME: usize = 8;
@@ -43,9 +43,10 @@ const MOST_AT_A_TIME: usize = 8;
 const AFTER_SILENCE: Duration = Duration::from_secs(10);
 /// The pause before a problem is checked again: no event tells of new kinds or rights.
 const AFTER_WRONG: Duration = Duration::from_secs(30);
-/// When all is well.
+/// The pause after an inspection without a problem.
 const AFTER_WELL: Duration = Duration::from_mins(10);
-/// Rights change all the time in a busy cluster; a policy is looked at again for that no more often.
+/// The shortest pause before a policy is inspected again because rights changed. In a busy cluster they
+/// change all the time.
 const AFTER_RIGHTS: Duration = Duration::from_mins(1);
 
 /// The part of the checks in a policy.
@@ -94,7 +95,7 @@ pub struct Inspector {
     pub queue: Arc<Queue<Job>>,
     /// The store of the findings.
     pub inspections: Arc<Inspections>,
-    /// Asks.
+    /// Asks the questions.
     pub facts: CheckFacts,
     /// Whether this process leads.
     pub leads: Leads,
@@ -288,7 +289,7 @@ fn kinds(checks: &[Check]) -> BTreeMap<ObjectKind, AskedRights> {
         let lineage = proof.lineage();
         let kind = check.selector.object_ref.clone();
         let asked = kinds.entry(kind).or_default();
-        // A proof counts the approvers' own words, so only the status can lie.
+        // A proof counts only the approvers' own input, so only the status can be forged.
         asked.writers |= lineage.is_none();
         // Under the other latches, deletion revokes or a withdrawal would not be looked at either.
         asked.deleters |= check.latch == Latch::Auto;

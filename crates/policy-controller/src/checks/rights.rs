@@ -25,10 +25,10 @@ use service_kit::{
 };
 use tokio::time::Instant;
 
-/// As many namespaces are told apart. With more, a change counts for all of them.
+/// The limit of namespaces with times of their own. With more, a change counts for all namespaces.
 const MOST_NAMESPACES: usize = 1024;
 
-/// When rights changed last. Clones are the same one.
+/// The times of the last changes of rights. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct RightsChanges(Arc<Mutex<Changed>>);
 

@@ -14,9 +14,9 @@ use connectors_api::{
 
 use crate::seen::Surroundings;
 
-/// As many service accounts of a policy are asked about one by one.
+/// The limit of service accounts that are checked for a policy.
 const MOST_ACCOUNTS: usize = 50;
-/// As many namespaces.
+/// The limit of namespaces that are checked for a policy.
 const MOST_PLACES: usize = 20;
 
 const ALL_ACCOUNTS: &str = "system:serviceaccounts";
@@ -30,22 +30,22 @@ const ACCOUNT: &str = "system:serviceaccount:";
 /// all of these accounts count, those that may request access first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suspects {
-    /// Pods of every namespace may ask.
+    /// Pods of every namespace may request access.
     pub everywhere: bool,
-    /// Service accounts by their namespaces, as many as can be asked about.
+    /// The service accounts to check, by namespace.
     pub places: BTreeMap<String, Vec<String>>,
-    /// How many that is, and how many there are.
+    /// The number of checked accounts, and of all.
     pub extent: Extent,
 }
 
-/// How far a look went.
+/// The extent of an inspection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// As many service accounts are asked about.
+    /// The number of checked service accounts.
     pub looked: usize,
-    /// As many are there.
+    /// The number of all service accounts.
     pub all: usize,
-    /// Namespaces of which none is.
+    /// The number of namespaces without a checked account.
     pub places_left_out: usize,
 }
 
@@ -72,11 +72,11 @@ impl fmt::Display for Extent {
     }
 }
 
-/// The service accounts of the namespaces of pods that may ask.
+/// The service accounts of the namespaces of pods that may request access.
 #[derive(Default)]
 struct Accounts {
     everywhere: bool,
-    /// By namespace: those that may ask.
+    /// By namespace: those that may request access.
     places: BTreeMap<String, BTreeSet<String>>,
 }
 

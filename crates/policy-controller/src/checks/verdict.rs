@@ -13,7 +13,7 @@ use connectors_api::{
 
 use super::suspects::Extent;
 
-/// As many holders of a right are named.
+/// The limit of named holders of a right.
 pub(super) const MOST_NAMED: usize = 3;
 /// The label that gives the chart's reader more kinds.
 const READER_LABEL: &str = "connectors.alauda.io/aggregate-to-check-reader=true";
@@ -23,7 +23,7 @@ const READER_LABEL: &str = "connectors.alauda.io/aggregate-to-check-reader=true"
 pub struct ChecksVerdict {
     /// The word.
     pub reason: ChecksValid,
-    /// The sentence; empty where the word says it all.
+    /// The sentence; empty if the word suffices.
     pub message: String,
 }
 
@@ -34,26 +34,26 @@ pub struct CheckFindings {
     pub wrong: Vec<String>,
     /// The reason why the Rego was not validated.
     pub unread: Option<String>,
-    /// A connector for which older policies count and this one does not.
+    /// A connector for which older policies count, but this one does not.
     pub crowded: Option<String>,
     /// The kinds.
     pub kinds: BTreeMap<ObjectKind, KindFound>,
     /// Pods of every namespace may request access. This is the source of that rule.
     pub open: Option<OpenBy>,
-    /// The rule that keeps the creators of pipeline runs true.
+    /// The rule that protects the recorded creators of pipeline runs.
     pub creators: AdmissionRule,
-    /// The rule that keeps the answers of approvers apart.
+    /// The rule that limits each approver to the own answer.
     pub answers: AdmissionRule,
     /// These could use the access of an approved pod, if the checks need a proof.
     pub intruders: Holders,
-    /// How far the look at accounts went.
+    /// The extent of the inspection of accounts.
     pub extent: Extent,
 }
 
 /// The finding about an admission rule of the chart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AdmissionRule {
-    /// No check rests on it.
+    /// No check relies on it.
     #[default]
     NotNeeded,
     /// It is in force.

@@ -151,7 +151,7 @@ pub fn metadata(name: &str, owner: &OwnerPolicy) -> ObjectMeta {
     }
 }
 
-/// The policy that an object says it belongs to.
+/// The policy to which an object belongs according to its metadata.
 #[must_use]
 pub fn owner_in(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     owners(metadata).next()
@@ -162,7 +162,7 @@ fn owners(metadata: &ObjectMeta) -> impl Iterator<Item = &OwnerReference> {
     owners.filter(|it| it.kind == POLICY && it.api_version == names::API_VERSION)
 }
 
-/// The part of the metadata that is ours to say.
+/// The part of the metadata that this controller owns.
 #[derive(PartialEq, Eq, Serialize)]
 struct OwnMetadata<'a> {
     labels: [Option<&'a String>; 3],
@@ -173,7 +173,7 @@ impl<'a> OwnMetadata<'a> {
     fn of(metadata: &'a ObjectMeta) -> Self {
         let label = |key: &str| metadata.labels.as_ref()?.get(key);
         let uid = label(labels::ACCESS_POLICY_UID);
-        // Others may add owners, which only make it go sooner.
+        // Other owners only make the object go sooner.
         let mut owners = owners(metadata).filter(|it| Some(&it.uid) == uid);
         let owner = owners.next();
         Self {

@@ -130,7 +130,7 @@ impl Summary {
         }
     }
 
-    /// The status that tells it; none when the last one does already.
+    /// The status to write; none if the last one is equal.
     #[must_use]
     pub fn status(
         &self,
@@ -267,7 +267,7 @@ impl Summary {
     }
 }
 
-/// Whether checks that can be judged mean less than they seem to.
+/// Whether checks that can be judged protect less than they seem to.
 fn is_questionable(reason: &str) -> bool {
     [
         ChecksValid::ChecksForgeable,

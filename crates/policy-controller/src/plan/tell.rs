@@ -17,7 +17,7 @@ use crate::seen::{FoundObject, Managed, ManagedKind};
 /// A condition of a policy.
 type OneCondition = Condition<AccessPolicyCondition>;
 
-/// Something to tell.
+/// An event to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The event.
@@ -26,7 +26,7 @@ pub struct Told {
     pub note: String,
 }
 
-/// As many names stand in a sentence.
+/// The limit of names in a sentence.
 const MOST: usize = 8;
 
 /// All that a policy gives.

@@ -312,7 +312,7 @@ impl RbacSubject {
         }
     }
 
-    /// As a RoleBinding names him.
+    /// As a RoleBinding names it.
     #[must_use]
     pub fn subject(&self) -> Subject {
         let is_account = self.kind == "ServiceAccount";
