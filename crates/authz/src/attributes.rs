@@ -2,10 +2,37 @@
 //!
 //! As in Kubernetes, an empty string means absent: no namespace, no name, the core group.
 
+use std::fmt;
+
+use k8s_openapi::api::authentication::v1::UserInfo;
+use k8s_openapi::api::authorization::v1::{FieldSelectorAttributes, LabelSelectorAttributes};
+
 /// The prefix of the user names of service accounts.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// The user that an access question is about.
+/// The user that an access question is about, as it authenticated.
+pub trait Authenticated: fmt::Debug {
+    /// Name and groups: RBAC looks at nothing else.
+    fn as_user(&self) -> &User;
+
+    /// Everything that is known of the user, also the UID and the extra fields. It is made anew on each call.
+    fn info(&self) -> UserInfo {
+        let User { name, groups } = self.as_user().clone();
+        UserInfo {
+            username: Some(name),
+            groups: Some(groups),
+            ..UserInfo::default()
+        }
+    }
+}
+
+impl Authenticated for User {
+    fn as_user(&self) -> &User {
+        self
+    }
+}
+
+/// The name and the groups of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
     /// The name that the user authenticated as.
@@ -46,11 +73,11 @@ pub(crate) fn service_account_user_name(namespace: &str, name: &str) -> String {
     [SERVICE_ACCOUNT, namespace, ":", name].concat()
 }
 
-/// One access question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One access question, with all that Kubernetes tells its authorizers about one.
+#[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
     /// The user that wants access.
-    pub user: &'a User,
+    pub user: &'a dyn Authenticated,
     /// The verb. `*` is a verb like any other here: only rules for `*` allow it.
     pub verb: &'a str,
     /// The object or path that the user wants to access.
@@ -58,7 +85,7 @@ pub struct Attributes<'a> {
 }
 
 /// The target of an access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target<'a> {
     /// Objects of the API.
     Resource(ResourceRequest<'a>),
@@ -78,7 +105,7 @@ impl<'a> Target<'a> {
 }
 
 /// Objects of the API, as an access review names them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ResourceRequest<'a> {
     /// API group; empty for the core group.
     pub group: &'a str,
@@ -90,6 +117,10 @@ pub struct ResourceRequest<'a> {
     pub namespace: &'a str,
     /// Name of the object; empty for all of them, as in a list.
     pub name: &'a str,
+    /// The fields by which a list is restricted. RBAC ignores them.
+    pub field_selector: Option<&'a FieldSelectorAttributes>,
+    /// The labels by which a list is restricted. RBAC ignores them.
+    pub label_selector: Option<&'a LabelSelectorAttributes>,
 }
 
 impl ResourceRequest<'_> {

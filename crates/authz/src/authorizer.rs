@@ -1,5 +1,8 @@
 //! The trait of an authorizer, and the union of several.
 
+use std::fmt;
+use std::pin::Pin;
+
 use crate::Attributes;
 
 /// The decision of an authorizer.
@@ -56,16 +59,28 @@ impl Verdict {
     }
 }
 
+/// The wait of an authorizer for something that it has to ask elsewhere.
+pub type Learning = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Answers access questions from memory, without blocking.
-pub trait Authorizer: Send + Sync {
+pub trait Authorizer: fmt::Debug + Send + Sync {
     /// The answer as of now.
     fn authorize(&self, attributes: &Attributes<'_>) -> Verdict;
+
+    /// For an authorizer that asks elsewhere, for example over the network: brings the answer to a question into
+    /// memory. None where it is there, or was asked for in vain a moment ago.
+    ///
+    /// A question that gets a no is asked again after this wait. Until then, an authorizer that may allow has no
+    /// opinion, and one that may refuse refuses.
+    fn learn(&self, _attributes: &Attributes<'_>) -> Option<Learning> {
+        None
+    }
 }
 
 /// Authorizers in the order in which they are asked: the first yes or no counts.
 ///
 /// When no authorizer decides, the reasons of all are kept, each on its own line.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Union<'a>(pub &'a [&'a dyn Authorizer]);
 
 impl Authorizer for Union<'_> {
@@ -91,6 +106,7 @@ mod tests {
     use super::*;
     use crate::{Target, User};
 
+    #[derive(Debug)]
     struct Says(Verdict);
 
     impl Authorizer for Says {

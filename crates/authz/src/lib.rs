@@ -2,7 +2,7 @@
 //!
 //! Owns the question ([`Attributes`]), the answer ([`Verdict`]), the authorizer traits ([`Authorizer`],
 //! [`RuleResolver`]), the ordered [`Union`], and [`RbacIndex`]: Kubernetes' RBAC, kept up to date object by
-//! object.
+//! object. A service holds a [`Chain`]: the index and all other authorizers, in order, with the evidence of each answer.
 //!
 //! Knows nothing of clusters, connectors, clocks and sockets: callers bring the objects and share the index
 //! between threads as they see fit.
@@ -12,6 +12,7 @@
 
 pub mod attributes;
 pub mod authorizer;
+pub mod chain;
 pub mod masters;
 pub mod rbac;
 pub mod rules;
@@ -21,8 +22,9 @@ mod pieces;
 mod pool;
 mod slab;
 
-pub use attributes::{Attributes, ResourceRequest, Target, User};
-pub use authorizer::{Authorizer, AuthorizerDecision, Union, Verdict};
+pub use attributes::{Attributes, Authenticated, ResourceRequest, Target, User};
+pub use authorizer::{Authorizer, AuthorizerDecision, Learning, Union, Verdict};
+pub use chain::{Chain, ChainAnswer, ChainLink, Opinion};
 pub use masters::SystemMasters;
 pub use rbac::{
     AllowedBy, AllowedSubjects, Binding, IndexError, Listing, RbacIndex, RbacObject, Subject,

@@ -14,12 +14,8 @@ impl SystemMasters {
 
 impl Authorizer for SystemMasters {
     fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
-        if attributes
-            .user
-            .groups
-            .iter()
-            .any(|name| name == Self::GROUP)
-        {
+        let groups = &attributes.user.as_user().groups;
+        if groups.iter().any(|name| name == Self::GROUP) {
             Verdict::allow(format!("member of group {:?}", Self::GROUP))
         } else {
             Verdict::no_opinion(String::new())

@@ -73,7 +73,7 @@ impl<'a> PreparedQuestion<'a> {
 }
 
 /// What an access to a connector is about.
-pub(crate) const fn target<'a>(
+pub(crate) fn target<'a>(
     connector: ConnectorName<&'a str>,
     subresource: &'a str,
 ) -> Target<'a> {
@@ -83,6 +83,7 @@ pub(crate) const fn target<'a>(
         subresource,
         namespace: connector.namespace,
         name: connector.name,
+        ..ResourceRequest::default()
     })
 }
 

@@ -79,6 +79,7 @@ impl Rbac {
                 &on.namespace
             },
             name: &on.name,
+            ..ResourceRequest::default()
         };
         // Every user may review their own permissions.
         let is_about_self =

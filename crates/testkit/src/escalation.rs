@@ -69,6 +69,7 @@ fn may(store: &Store, user: &User, verb: &str, plural: &str, namespace: &str, na
         subresource: "",
         namespace,
         name,
+        ..ResourceRequest::default()
     };
     store.rbac.allows(user, verb, Target::Resource(request))
 }

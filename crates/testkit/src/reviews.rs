@@ -128,6 +128,7 @@ fn access_status(state: &State, user: &User, body: &Value) -> Result<Value, Refu
             subresource: text("subresource"),
             namespace: text("namespace"),
             name: text("name"),
+            ..ResourceRequest::default()
         };
         (text("verb"), Target::Resource(request))
     } else {

@@ -68,6 +68,7 @@ impl RbacIndex {
         attributes: &Attributes<'a>,
     ) -> impl Iterator<Item = AllowedBy<'a>> + use<'a> {
         let Attributes { user, verb, target } = *attributes;
+        let user = user.as_user();
         let candidates = self.candidates(verb, target);
         let [cluster, own] = self.views(target.namespace());
         let in_cluster =
@@ -218,7 +219,7 @@ impl Authorizer for RbacIndex {
                 let _ = write!(reason, "{grant}");
                 Verdict::allow(reason)
             }
-            None => Verdict::no_opinion(self.complaint(user, target.namespace())),
+            None => Verdict::no_opinion(self.complaint(user.as_user(), target.namespace())),
         }
     }
 }

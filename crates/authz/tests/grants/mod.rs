@@ -56,6 +56,7 @@ impl Question {
                 subresource: &self.subresource,
                 namespace: CONNECTORS,
                 name: &self.connector,
+                ..ResourceRequest::default()
             }),
         }
     }

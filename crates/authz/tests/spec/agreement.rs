@@ -107,8 +107,8 @@ pub(crate) fn compare(
     prop_assert!(few.subjects.iter().eq(who.subjects.iter().take(FEW)));
     prop_assert_eq!(few.is_cut, who.subjects.len() > FEW);
     prop_assert!(!who.is_cut);
-    let (rules, errors) = world.rules_for(user, namespace);
-    let listed = index.rules_for(user, namespace);
+    let (rules, errors) = world.rules_for(user.as_user(), namespace);
+    let listed = index.rules_for(user.as_user(), namespace);
     let actual = Answer {
         allowing: allowing.into_iter().collect(),
         errors: expected.errors.clone(),

@@ -83,7 +83,7 @@ impl World {
         let mut answer = Answer::default();
         for binding in self.bindings(question.target.namespace()) {
             let namespace = binding.namespace;
-            let subject = first_applying(binding.subjects, question.user, namespace);
+            let subject = first_applying(binding.subjects, question.user.as_user(), namespace);
             let rules = match self.rules(&binding) {
                 Ok(rules) => rules,
                 Err(error) => {

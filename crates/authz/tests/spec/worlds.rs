@@ -150,6 +150,7 @@ impl Question {
             subresource,
             namespace: self.namespace,
             name: self.name,
+            ..ResourceRequest::default()
         };
         Attributes {
             user: &self.user,

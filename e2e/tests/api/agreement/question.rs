@@ -75,6 +75,7 @@ impl Question {
                 subresource,
                 namespace,
                 name,
+                ..ResourceRequest::default()
             }),
         };
         Attributes {
