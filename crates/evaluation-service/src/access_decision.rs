@@ -3,10 +3,17 @@
 //! First the standing form, which counts as RBAC counts it. Then the form of one pod, for which RBAC is
 //! not enough: it knows names, and a later pod may have the same one. So a binding of the pod form
 //! counts only together with the granted request of this very pod that it was written for.
+//!
+//! Both are RBAC's place in the chain of authorizers. Every other authorizer of the chain gets one question, about the
+//! connector's permission, from a user whose extra fields name the pod.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
+use std::fmt;
 
-use authz::{AllowedBy, Attributes, ResourceRequest, Target, User};
+use authz::{
+    AllowedBy, Attributes, Authenticated, ChainAnswer, Learning, Opinion, RbacIndex,
+    ResourceRequest, Target, User,
+};
 use connectors_api::AccessResource;
 use connectors_api::access_request::{GrantState, Phase};
 use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID, MANAGED_BY};
@@ -17,15 +24,23 @@ use evaluation_api::access::{
 };
 use evaluation_api::v1::AccessDecision;
 use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::UserInfo;
+use service_kit::reviews::{POD_NAME, POD_UID};
 
 use crate::world::{KnownPolicy, KnownRequest, TupleRef, World};
 
+/// The kind of what is behind a yes of another authorizer than RBAC.
+const AUTHORIZER: &str = "Authorizer";
+
 /// A question with what is made of it once.
+#[derive(Debug)]
 pub(crate) struct PreparedQuestion<'a> {
     question: AccessQuestion<&'a str>,
     user: &'a User,
-    /// A question that differs in its pod alone was found to have no standing permission.
-    lacks_standing: bool,
+    /// The user as the API server tells it, where a token was shown.
+    proof: Option<&'a UserInfo>,
+    /// This question, or one that differs in its pod alone, was found to have no standing permission by RBAC.
+    lacks_standing: Cell<bool>,
     /// The subresource of the pod form, once it was needed.
     pod_form: OnceCell<String>,
 }
@@ -36,16 +51,41 @@ impl<'a> PreparedQuestion<'a> {
         Self {
             question,
             user,
-            lacks_standing: false,
+            proof: None,
+            lacks_standing: Cell::new(false),
             pod_form: OnceCell::new(),
         }
     }
 
     /// The same where it is known already whether there is no standing permission: it does not depend on
     /// the pod, and nobody needs to look for it again in the same world.
-    pub(crate) const fn knowing(mut self, lacks_standing: bool) -> Self {
-        self.lacks_standing = lacks_standing;
+    pub(crate) fn knowing(mut self, lacks_standing: bool) -> Self {
+        self.lacks_standing = Cell::new(lacks_standing);
         self
+    }
+
+    /// Whether RBAC is known to have no standing permission.
+    pub(crate) const fn lacks_standing(&self) -> bool {
+        self.lacks_standing.get()
+    }
+
+    /// The question for authorizers other than RBAC.
+    fn attributes(&self) -> Attributes<'_> {
+        Attributes {
+            user: self,
+            verb: self.question.verb,
+            target: target(self.question.connector, self.question.permission.as_str()),
+        }
+    }
+
+    /// What authorizers have to ask elsewhere before a no is the last word.
+    pub(crate) fn learn(&self, world: &World) -> Vec<Learning> {
+        world.chain.learn(&self.attributes())
+    }
+
+    /// Without the UID of a pod nobody can tell which pod it is.
+    fn pod(&self) -> Option<PodRef<&'a str>> {
+        self.question.pod.filter(|pod| !pod.uid.is_empty())
     }
 
     fn pod_form(&self, pod: PodRef<&str>) -> &str {
@@ -61,10 +101,10 @@ impl<'a> PreparedQuestion<'a> {
 
     fn allowing<'b>(
         &'b self,
-        world: &'b World,
+        rbac: &'b RbacIndex,
         subresource: &'b str,
     ) -> impl Iterator<Item = AllowedBy<'b>> + use<'b> {
-        world.rbac.allowing(&Attributes {
+        rbac.allowing(&Attributes {
             user: self.user,
             verb: self.question.verb,
             target: target(self.question.connector, subresource),
@@ -72,11 +112,29 @@ impl<'a> PreparedQuestion<'a> {
     }
 }
 
+/// Where no token was shown, a pod is told as its token would tell it.
+impl Authenticated for PreparedQuestion<'_> {
+    fn as_user(&self) -> &User {
+        self.user
+    }
+
+    fn info(&self) -> UserInfo {
+        if let Some(proof) = self.proof {
+            return proof.clone();
+        }
+        let claims = self.pod().map(|PodRef { name, uid }| {
+            [(POD_NAME, name), (POD_UID, uid)]
+                .map(|(key, text)| (key.to_owned(), vec![text.to_owned()]))
+        });
+        UserInfo {
+            extra: claims.map(Into::into),
+            ..self.user.info()
+        }
+    }
+}
+
 /// What an access to a connector is about.
-pub(crate) fn target<'a>(
-    connector: ConnectorName<&'a str>,
-    subresource: &'a str,
-) -> Target<'a> {
+pub(crate) fn target<'a>(connector: ConnectorName<&'a str>, subresource: &'a str) -> Target<'a> {
     Target::Resource(ResourceRequest {
         group: GROUP,
         resource: CONNECTORS,
@@ -98,27 +156,33 @@ pub(crate) enum AccessResult<'a> {
     Standing(AllowedBy<'a>),
     /// A permission of the pod.
     Pod(AllowedBy<'a>),
+    /// Another authorizer than RBAC allows it.
+    Other(Opinion),
     /// None.
     No(Why),
 }
 
 /// Why there is none.
-#[derive(Clone, Copy)]
 pub(crate) enum Why {
     NoStanding,
     NoneHolds,
     None,
+    /// Another authorizer than RBAC refuses it.
+    Denied(Opinion),
 }
 
-impl Why {
-    const fn as_str(self) -> &'static str {
-        match self {
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::NoStanding => "no standing permission",
             Self::NoneHolds => {
                 "no AccessRequest of this very pod whose grant holds now behind a binding that names it,"
             }
             Self::None => "no permission",
-        }
+            Self::Denied(Opinion { authorizer, reason }) => {
+                return write!(f, "denied by {authorizer} ({reason})");
+            }
+        })
     }
 }
 
@@ -126,7 +190,7 @@ impl AccessResult<'_> {
     /// The word for it.
     pub(crate) const fn word(&self) -> AccessDecision {
         match self {
-            Self::Standing(_) => AccessDecision::AllowedStanding,
+            Self::Standing(_) | Self::Other(_) => AccessDecision::AllowedStanding,
             Self::Pod(_) => AccessDecision::AllowedPod,
             Self::No(_) => AccessDecision::Denied,
         }
@@ -136,9 +200,28 @@ impl AccessResult<'_> {
 /// The answer to a question, from what is known, at this time.
 #[must_use]
 pub fn answer(world: &World, question: &AccessQuestion, now: Timestamp) -> AccessAnswer {
+    answer_learning(world, question, None, now, None)
+}
+
+/// The same, with what authorizers have to ask elsewhere before a no is the last word.
+pub(crate) fn answer_learning(
+    world: &World,
+    question: &AccessQuestion,
+    proof: Option<&UserInfo>,
+    now: Timestamp,
+    learning: Option<&mut Vec<Learning>>,
+) -> AccessAnswer {
     let question = question.borrowed();
     let user = user(question.subject);
-    answer_asked(world, &PreparedQuestion::new(question, &user), now)
+    let mut asked = PreparedQuestion::new(question, &user);
+    asked.proof = proof;
+    let answer = answer_asked(world, &asked, now);
+    if let Some(learning) = learning
+        && !answer.is_allowed()
+    {
+        learning.extend(asked.learn(world));
+    }
+    answer
 }
 
 pub(crate) fn answer_asked(
@@ -152,7 +235,17 @@ pub(crate) fn answer_asked(
             (Decision::AllowedStanding(binding(&grant)), reason(&grant))
         }
         AccessResult::Pod(grant) => (Decision::AllowedPod(binding(&grant)), reason(&grant)),
-        AccessResult::No(why) => (Decision::Denied, no(asked.question, why.as_str())),
+        AccessResult::Other(Opinion { authorizer, reason }) => {
+            let behind = BindingRef {
+                kind: AUTHORIZER.to_owned(),
+                namespace: String::new(),
+                name: authorizer.to_owned(),
+                uid: String::new(),
+            };
+            let reason = format!("{authorizer}: {reason}");
+            (Decision::AllowedStanding(behind), reason)
+        }
+        AccessResult::No(why) => (Decision::Denied, no(asked.question, &why)),
     };
     AccessAnswer {
         decision,
@@ -184,35 +277,47 @@ pub(crate) fn deciding<'a, T: AsRef<str>>(
 fn decide<'a>(
     world: &'a World,
     asked: &'a PreparedQuestion<'a>,
-    deciding: impl FnOnce() -> Option<&'a KnownRequest>,
+    deciding: impl Fn() -> Option<&'a KnownRequest>,
     now: Timestamp,
 ) -> AccessResult<'a> {
+    let mut none = Why::None;
+    let answer = world.chain.answer(&asked.attributes(), |rbac| {
+        let found = decide_by_rbac(rbac, asked, &deciding, now);
+        found.map_err(|why| none = why).ok()
+    });
+    match answer {
+        ChainAnswer::AllowedByRbac(grant) => grant,
+        ChainAnswer::Allowed(opinion) => AccessResult::Other(opinion),
+        ChainAnswer::Denied(opinion) => AccessResult::No(Why::Denied(opinion)),
+        ChainAnswer::NoOpinion => AccessResult::No(none),
+    }
+}
+
+fn decide_by_rbac<'a>(
+    rbac: &'a RbacIndex,
+    asked: &'a PreparedQuestion<'a>,
+    deciding: impl Fn() -> Option<&'a KnownRequest>,
+    now: Timestamp,
+) -> Result<AccessResult<'a>, Why> {
     let question = asked.question;
-    if !asked.lacks_standing {
+    if !asked.lacks_standing() {
         // The subresource of the standing form is the permission alone.
-        let mut standing = asked.allowing(world, question.permission.as_str());
+        let mut standing = asked.allowing(rbac, question.permission.as_str());
         if let Some(grant) = standing.find(|grant| !is_ours_and_going(grant.binding)) {
-            return AccessResult::Standing(grant);
+            return Ok(AccessResult::Standing(grant));
         }
+        asked.lacks_standing.set(true);
     }
-    // Without the UID of a pod nobody can tell whose permission the pod form is.
-    let pod = question.pod.filter(|pod| !pod.uid.is_empty());
-    let Some(pod) = pod else {
-        return AccessResult::No(Why::NoStanding);
-    };
-    let mut grants = asked.allowing(world, asked.pod_form(pod)).peekable();
+    let pod = asked.pod().ok_or(Why::NoStanding)?;
+    let mut grants = asked.allowing(rbac, asked.pod_form(pod)).peekable();
     if grants.peek().is_none() {
-        return AccessResult::No(Why::None);
+        return Err(Why::None);
     }
-    let Some(request) = deciding() else {
-        return AccessResult::No(Why::NoneHolds);
-    };
+    let request = deciding().ok_or(Why::NoneHolds)?;
     let holds =
         |grant: &AllowedBy<'_>| is_of(grant, request, question) && holds(grant, request, now);
-    match grants.find(holds) {
-        Some(grant) => AccessResult::Pod(grant),
-        None => AccessResult::No(Why::NoneHolds),
-    }
+    let grant = grants.find(holds).ok_or(Why::NoneHolds)?;
+    Ok(AccessResult::Pod(grant))
 }
 
 fn is_ours(binding: &authz::Binding) -> bool {
@@ -273,7 +378,7 @@ fn reason(grant: &AllowedBy<'_>) -> String {
     format!("RBAC: allowed by {grant}")
 }
 
-fn no(question: AccessQuestion<&str>, why: &str) -> String {
+fn no(question: AccessQuestion<&str>, why: &Why) -> String {
     let AccessQuestion {
         subject,
         connector,

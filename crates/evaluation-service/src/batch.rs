@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use authz::User;
+use authz::{Learning, User};
 use evaluation_api::MOST_QUESTIONS;
 use evaluation_api::access::{AccessQuestion, AskedAtOnce, ReadError, wire_time};
 use evaluation_api::v1::{
@@ -72,12 +72,12 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The answers, from one look at the world.
+    /// The answers, from one look at the world, with what authorizers have to ask elsewhere before a no is the last word.
     pub(crate) fn answer(
-        self,
+        &self,
         world: &World,
         now: Timestamp,
-        metrics: &Metrics,
+        mut learning: Option<&mut Vec<Learning>>,
     ) -> BatchCheckAccessResponse {
         let mut response = BatchCheckAccessResponse {
             decisions: Vec::with_capacity(self.questions.len()),
@@ -86,12 +86,12 @@ impl<'a> Batch<'a> {
             ..BatchCheckAccessResponse::default()
         };
         let mut neighbour = Neighbour::default();
-        for (place, question) in (0..).zip(self.questions) {
+        for (place, question) in (0..).zip(&self.questions) {
             let (decision, answer) = match question {
                 Ok(question) => {
-                    let known = neighbour.of(question);
+                    let known = neighbour.of(*question);
                     let asked =
-                        PreparedQuestion::new(question, &known.user).knowing(known.lacks_standing);
+                        PreparedQuestion::new(*question, &known.user).knowing(known.lacks_standing);
                     let (decision, answer) = if self.details {
                         let answer =
                             AccessAnswer::from(access_decision::answer_asked(world, &asked, now));
@@ -100,11 +100,16 @@ impl<'a> Batch<'a> {
                         let decision = access_decision::find(world, &asked, now).word();
                         (decision, AccessAnswer::default())
                     };
-                    known.lacks_standing = decision != AccessDecision::AllowedStanding;
+                    known.lacks_standing = asked.lacks_standing();
+                    if let Some(learning) = &mut learning
+                        && decision == AccessDecision::Denied
+                    {
+                        learning.extend(asked.learn(world));
+                    }
                     (decision, answer)
                 }
                 Err(refusal) => {
-                    let refusal = Some(*refusal);
+                    let refusal = Some((**refusal).clone());
                     let question = place;
                     response.refusals.push(BatchRefusal { question, refusal });
                     (AccessDecision::Unspecified, AccessAnswer::default())
@@ -115,20 +120,21 @@ impl<'a> Batch<'a> {
                 response.answers.push(answer);
             }
         }
-        for decision in [
-            AccessDecision::Denied,
-            AccessDecision::AllowedStanding,
-            AccessDecision::AllowedPod,
-        ] {
-            let number = i32::from(decision);
-            let count = response
-                .decisions
-                .iter()
-                .filter(|it| **it == number)
-                .count();
-            metrics.decisions(decision, count);
-        }
         response
+    }
+}
+
+/// Counts the answers of a batch.
+pub(crate) fn count(response: &BatchCheckAccessResponse, metrics: &Metrics) {
+    for decision in [
+        AccessDecision::Denied,
+        AccessDecision::AllowedStanding,
+        AccessDecision::AllowedPod,
+    ] {
+        let number = i32::from(decision);
+        let decisions = response.decisions.iter();
+        let count = decisions.filter(|it| **it == number).count();
+        metrics.decisions(decision, count);
     }
 }
 
@@ -167,6 +173,7 @@ impl<'a> Neighbour<'a> {
 mod tests {
     use std::convert::Infallible;
 
+    use authz::{Attributes, Authorizer, ChainLink, Verdict};
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use connectors_api::config::Config;
@@ -180,6 +187,7 @@ mod tests {
     use kube::client::Body;
     use prost::Message;
     use serde_json::{Value, json};
+    use service_kit::reviews::POD_UID;
 
     use super::*;
     use crate::caller_quotas::CallerLimits;
@@ -188,8 +196,8 @@ mod tests {
 
     fn world() -> World {
         let mut world = World::default();
-        world.rbac.apply(&role("r", POD_FORM)).unwrap();
-        world.rbac.apply(&role_binding("r")).unwrap();
+        world.chain.rbac.apply(&role("r", POD_FORM)).unwrap();
+        world.chain.rbac.apply(&role_binding("r")).unwrap();
         world.requests.apply(request("a", "Granted"));
         world
     }
@@ -210,7 +218,7 @@ mod tests {
     ) -> BatchCheckAccessResponse {
         let message = BatchCheckAccessRequest { questions, details }.encode_to_vec();
         let batch = Batch::read(&message).map_err(|it| it.to_string()).unwrap();
-        batch.answer(world, Timestamp::UNIX_EPOCH, &metrics())
+        batch.answer(world, Timestamp::UNIX_EPOCH, None)
     }
 
     fn another_pod() -> AccessQuestion {
@@ -260,10 +268,14 @@ mod tests {
     #[test]
     fn no_answer_depends_on_who_asks_before() {
         let mut standing = world();
-        standing.rbac.apply(&role("s", "connectors/apis")).unwrap();
+        standing
+            .chain
+            .rbac
+            .apply(&role("s", "connectors/apis"))
+            .unwrap();
         let mut binding = role_binding("s");
         binding.metadata.labels = None;
-        standing.rbac.apply(&binding).unwrap();
+        standing.chain.rbac.apply(&binding).unwrap();
         let mut others = vec![question(), another_pod()];
         for change in [
             (|it| it.pod = None) as fn(&mut AccessQuestion),
@@ -294,6 +306,41 @@ mod tests {
                     assert!(!details || both.answers == alone);
                 }
             }
+        }
+    }
+
+    /// Refuses one pod.
+    #[derive(Debug)]
+    struct Refuses(&'static str);
+
+    impl Authorizer for Refuses {
+        fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+            let extra = attributes.user.info().extra.unwrap();
+            if extra[POD_UID] == [self.0] {
+                Verdict::deny(String::new())
+            } else {
+                Verdict::no_opinion(String::new())
+            }
+        }
+    }
+
+    #[test]
+    fn a_pod_that_another_authorizer_refuses_takes_no_standing_permission_from_the_next() {
+        let mut world = world();
+        world
+            .chain
+            .rbac
+            .apply(&role("s", "connectors/apis"))
+            .unwrap();
+        let mut binding = role_binding("s");
+        binding.metadata.labels = None;
+        world.chain.rbac.apply(&binding).unwrap();
+        let link = ChainLink::Other("refuses", Box::new(Refuses("another")));
+        world.chain.links.insert(0, link);
+        let wire = [another_pod(), question(), another_pod()].map(Into::into);
+        for details in [false, true] {
+            let answer = answered_in(&world, wire.clone().into(), details);
+            assert_eq!(answer.decisions, [1, 2, 1]);
         }
     }
 
@@ -365,7 +412,7 @@ mod tests {
             let message = message.encode_to_vec();
             let mut batch = Batch::read(&message).map_err(|it| it.to_string()).unwrap();
             batch.authorize(&callers, &caller).await;
-            let answer = batch.answer(&World::default(), Timestamp::UNIX_EPOCH, &metrics());
+            let answer = batch.answer(&World::default(), Timestamp::UNIX_EPOCH, None);
             let denied = i32::from(AccessDecision::Denied);
             let expected = numbers.iter().map(|it| denied * i32::from(it % 2 == 0));
             assert_eq!(answer.decisions, expected.collect::<Vec<_>>(), "{count}");

@@ -37,6 +37,7 @@ mod requestable;
 mod stream;
 mod stream_memory;
 mod validate;
+mod waiting;
 
 #[cfg(test)]
 mod fixtures;

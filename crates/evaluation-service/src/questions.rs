@@ -253,11 +253,24 @@ impl Questions {
         !self.dirty.is_empty()
     }
 
-    /// Looks at what is to be looked at until something new is to be said, but not at more than `most`.
+    /// Looks at what is to be looked at until something new is to be said, but not at more than `most`. A question
+    /// without an answer is to be looked at again.
     pub(crate) fn news(
         &mut self,
         most: usize,
-        answer: impl Fn(&AccessQuestion) -> AccessAnswer,
+        answer: impl FnMut(&AccessQuestion) -> Option<AccessAnswer>,
+    ) -> Option<(u64, AccessAnswer)> {
+        let mut unanswered = Vec::new();
+        let news = self.next_news(most, answer, &mut unanswered);
+        self.dirty.extend(unanswered);
+        news
+    }
+
+    fn next_news(
+        &mut self,
+        most: usize,
+        mut answer: impl FnMut(&AccessQuestion) -> Option<AccessAnswer>,
+        unanswered: &mut Vec<u64>,
     ) -> Option<(u64, AccessAnswer)> {
         for _ in 0..most {
             let id = self.dirty.pop_first()?;
@@ -268,7 +281,10 @@ impl Questions {
             if !namespace.is_some_and(|it| it.is_allowed) {
                 continue;
             }
-            let now = answer(&open.question);
+            let Some(now) = answer(&open.question) else {
+                unanswered.push(id);
+                continue;
+            };
             let said = Some(AnswerDigest::of(&now));
             if open.said != said {
                 open.said = said;

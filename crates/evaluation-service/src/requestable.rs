@@ -312,8 +312,8 @@ mod tests {
         world.requests.apply(request("a", "Pending"));
         assert_eq!(said(&world), Requestable::Unknown);
         world.requests.apply(request("a", "Granted"));
-        world.rbac.apply(&role("r", POD_FORM)).unwrap();
-        world.rbac.apply(&role_binding("r")).unwrap();
+        world.chain.rbac.apply(&role("r", POD_FORM)).unwrap();
+        world.chain.rbac.apply(&role_binding("r")).unwrap();
         assert_eq!(said(&world), Requestable::Unknown);
     }
 

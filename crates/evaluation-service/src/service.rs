@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
+use authz::Learning;
 use evaluation_api::LONGEST_MESSAGE;
 use evaluation_api::access::{
     AccessAnswer, AccessQuestion, AccessTarget, TokenAnswer, TokenQuestion,
@@ -38,7 +39,9 @@ use crate::rego::WorkerPool;
 use crate::slots::Slots;
 use crate::stream::{StreamContext, StreamMessage, UNSENT};
 use crate::world::{Shared, World};
-use crate::{access_decision, evaluate, explain, requestable, stream, validate, who_can};
+use crate::{
+    access_decision, batch, evaluate, explain, requestable, stream, validate, waiting, who_can,
+};
 
 /// Answers calls. Clones share everything.
 #[derive(Clone)]
@@ -104,10 +107,11 @@ impl Service {
         self.callers
             .authorize(&caller, Right::Mount, namespace)
             .await?;
-        self.look(|world, now| {
-            let answer = access_decision::answer(world, &question, now);
+        self.look_learning(|world, now, learning| {
+            let answer = access_decision::answer_learning(world, &question, None, now, learning);
             requestable::add(answer, world, &question, now, self.max_staleness)
         })
+        .await
     }
 
     /// One look at the world, if it shows the cluster as it was lately.
@@ -115,6 +119,14 @@ impl Service {
         let (world, now) = (self.shared.read(), clock::now());
         world.fresh_for(now, self.max_staleness)?;
         Ok(answer(&world, now))
+    }
+
+    /// The same; where authorizers have something to ask elsewhere first, a second look after that.
+    async fn look_learning<A>(
+        &self,
+        answer: impl Fn(&World, Timestamp, Option<&mut Vec<Learning>>) -> A,
+    ) -> Result<A, Refused> {
+        waiting::look(|learning| self.look(|world, now| answer(world, now, learning))).await
     }
 
     /// The answer to the bytes of a `BatchCheckAccessRequest`.
@@ -125,7 +137,10 @@ impl Service {
     ) -> Result<BatchCheckAccessResponse, Refused> {
         let mut batch = Batch::read(message)?;
         batch.authorize(&self.callers, caller).await;
-        self.look(|world, now| batch.answer(world, now, &self.metrics))
+        let look = self.look_learning(|world, now, learning| batch.answer(world, now, learning));
+        let response = look.await?;
+        batch::count(&response, &self.metrics);
+        Ok(response)
     }
 
     async fn list_who_can(
@@ -152,9 +167,13 @@ impl Service {
         self.callers
             .authorize(&caller, Right::Everything, namespace)
             .await?;
-        let TokenOwner { subject, pod } = self.callers.owner_of(&caller, &token).await?;
+        let (owner, user) = self.callers.owner_of(&caller, &token).await?;
+        let TokenOwner { subject, pod } = owner;
         let question = target.asked_by(subject, Some(pod.clone()));
-        let answer = self.look(|world, now| access_decision::answer(world, &question, now))?;
+        let look = self.look_learning(|world, now, learning| {
+            access_decision::answer_learning(world, &question, Some(&user), now, learning)
+        });
+        let answer = look.await?;
         Ok(TokenAnswer {
             subject: question.subject,
             pod,
@@ -221,11 +240,14 @@ impl Service {
         self.callers
             .authorize(&caller, Right::Everything, namespace)
             .await?;
+        let mut learning = Vec::new();
         let (needs_account, deciding) = {
-            let world = self.shared.read();
+            let (world, now) = (self.shared.read(), clock::now());
+            access_decision::answer_learning(&world, &question, None, now, Some(&mut learning));
             let needs_account = explain::needs_account(&world, namespace);
             (needs_account, explain::request(&world, &question))
         };
+        waiting::learn(learning).await;
         let _asked = caller.quotas.question().await?;
         let mut read = explain::ExplainReads::default();
         if needs_account {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
+use authz::Learning;
 use evaluation_api::access::AccessQuestion;
 use evaluation_api::v1::{
     Subscribe, Unsubscribe, WatchAccessRequest, WatchAccessResponse, watch_access_request::Action,
@@ -26,6 +27,7 @@ use crate::error::Refused;
 use crate::metrics::Metrics;
 use crate::questions::Questions;
 use crate::requestable;
+use crate::waiting;
 use crate::world::{Shared, WorldChange};
 
 /// A stream ends between one and two times this, and the caller proves again who it is.
@@ -134,7 +136,7 @@ impl RunningStream {
                 }
                 place = unsaid.reserve(), if self.questions.is_dirty() => {
                     let Ok(place) = place else { return Ok(()) };
-                    if let Some(news) = self.news()? {
+                    if let Some(news) = self.news().await? {
                         place.send(Ok(news));
                     }
                 }
@@ -274,7 +276,15 @@ impl RunningStream {
         Ok(())
     }
 
-    fn news(&mut self) -> Result<Option<WatchAccessResponse>, Refused> {
+    /// What is to be said next. A no for which authorizers have something to ask elsewhere is said after that.
+    async fn news(&mut self) -> Result<Option<WatchAccessResponse>, Refused> {
+        waiting::look(|learning| self.look(learning)).await
+    }
+
+    fn look(
+        &mut self,
+        mut learning: Option<&mut Vec<Learning>>,
+    ) -> Result<Option<WatchAccessResponse>, Refused> {
         let StreamContext {
             shared,
             metrics,
@@ -286,8 +296,20 @@ impl RunningStream {
             let now = clock::now();
             world.fresh_for(now, *max_staleness)?;
             let answer = |question: &AccessQuestion| {
-                let answer = access_decision::answer(&world, question, now);
-                requestable::add(answer, &world, question, now, *max_staleness)
+                let learning = &mut learning;
+                let answer = access_decision::answer_learning(
+                    &world,
+                    question,
+                    None,
+                    now,
+                    learning.as_deref_mut(),
+                );
+                if learning.as_ref().is_some_and(|it| !it.is_empty()) {
+                    // Told after the wait, with everything behind it.
+                    return None;
+                }
+                let answer = requestable::add(answer, &world, question, now, *max_staleness);
+                Some(answer)
             };
             self.questions.news(AT_ONCE, answer)
         };

@@ -26,7 +26,7 @@ pub fn who_can(world: &World, target: &AccessTarget, now: Timestamp) -> WhoCan {
         errors,
     } = {
         let counts = |binding: &Binding| !access_decision::is_ours_and_going(binding);
-        world.rbac.who_can(&target.verb, wanted, MOST, counts)
+        world.chain.rbac.who_can(&target.verb, wanted, MOST, counts)
     };
     let standing = subjects
         .iter()
@@ -55,7 +55,7 @@ pub fn who_can(world: &World, target: &AccessTarget, now: Timestamp) -> WhoCan {
 /// The bindings behind a subject. One that is ours and on its way out gives nothing any more.
 fn standing(world: &World, target: &AccessTarget, subject: &Subject) -> Vec<StandingAccess> {
     let user = alone(subject);
-    let grants = world.rbac.allowing(&Attributes {
+    let grants = world.chain.rbac.allowing(&Attributes {
         user: &user,
         verb: &target.verb,
         target: access_decision::target(target.connector.borrowed(), target.permission.as_str()),
@@ -168,8 +168,8 @@ mod tests {
 
     fn world() -> World {
         let mut world = World::default();
-        world.rbac.apply(&role("pod", POD_FORM)).unwrap();
-        world.rbac.apply(&role_binding("pod")).unwrap();
+        world.chain.rbac.apply(&role("pod", POD_FORM)).unwrap();
+        world.chain.rbac.apply(&role_binding("pod")).unwrap();
         world
     }
 
@@ -198,10 +198,14 @@ mod tests {
     #[test]
     fn standing_holders_are_listed_with_each_of_their_bindings() {
         let mut world = world();
-        world.rbac.apply(&role("all", "connectors/apis")).unwrap();
+        world
+            .chain
+            .rbac
+            .apply(&role("all", "connectors/apis"))
+            .unwrap();
         let mut binding = role_binding("all");
         binding.metadata.labels = None;
-        world.rbac.apply(&binding).unwrap();
+        world.chain.rbac.apply(&binding).unwrap();
         let cluster: ClusterRole = serde_json::from_value(json!({
             "metadata": {"name": "any"},
             "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
@@ -213,8 +217,8 @@ mod tests {
             "subjects": [{"kind": "Group", "name": "admins"}, {"kind": "User", "name": "alice"}],
         }))
         .unwrap();
-        world.rbac.apply(&cluster).unwrap();
-        world.rbac.apply(&bound).unwrap();
+        world.chain.rbac.apply(&cluster).unwrap();
+        world.chain.rbac.apply(&bound).unwrap();
         let who = who_can(&world, &target(), NOW);
         let listed: BTreeSet<_> = who
             .standing
@@ -234,14 +238,18 @@ mod tests {
     #[test]
     fn a_binding_of_ours_on_its_way_out_and_one_without_a_role_list_nobody() {
         let mut world = world();
-        world.rbac.apply(&role("all", "connectors/apis")).unwrap();
+        world
+            .chain
+            .rbac
+            .apply(&role("all", "connectors/apis"))
+            .unwrap();
         let mut going = role_binding("all");
         let time = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         going.metadata.deletion_timestamp = Some(time);
-        world.rbac.apply(&going).unwrap();
+        world.chain.rbac.apply(&going).unwrap();
         let mut loose: RoleBinding = role_binding("loose");
         loose.role_ref.name = "gone".to_owned();
-        world.rbac.apply(&loose).unwrap();
+        world.chain.rbac.apply(&loose).unwrap();
         let who = who_can(&world, &target(), NOW);
         assert_eq!(who.standing, []);
         assert_eq!(who.errors.len(), 1, "{who:?}");

@@ -13,7 +13,7 @@ mod sources;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use authz::RbacIndex;
+use authz::Chain;
 use connectors_api::NamespaceKeys;
 use connectors_api::config::{Config, DefaultRequesters};
 use evaluation_api::access::Gating;
@@ -38,8 +38,8 @@ const CHANGES: usize = 1024;
 /// What decisions are made from, at one moment.
 #[derive(Debug, Default)]
 pub struct World {
-    /// Roles and bindings.
-    pub rbac: RbacIndex,
+    /// The authorizers in order; one of them is the index of roles and bindings.
+    pub chain: Chain,
     /// Access requests.
     pub requests: KnownRequests,
     /// What decisions do without.

@@ -770,7 +770,7 @@ type AccessAnswer struct {
 	Decision AccessDecision `protobuf:"varint,1,opt,name=decision,proto3,enum=connectors.evaluation.v1.AccessDecision" json:"decision,omitempty"`
 	// The reason for the decision, as a sentence.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The binding behind a yes.
+	// The binding behind a yes, or the other authorizer.
 	Binding *Binding `protobuf:"bytes,3,opt,name=binding,proto3" json:"binding,omitempty"`
 	// The access request that decides for this subject, connector, permission and pod, if there is one.
 	Request *Request `protobuf:"bytes,4,opt,name=request,proto3" json:"request,omitempty"`
@@ -867,9 +867,9 @@ func (x *AccessAnswer) GetRequestable() Requestable {
 // A RoleBinding or ClusterRoleBinding.
 type Binding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `RoleBinding` or `ClusterRoleBinding`.
+	// `RoleBinding` or `ClusterRoleBinding`; `Authorizer` where another authorizer than RBAC allows the access.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Empty for a ClusterRoleBinding.
+	// Empty unless it is a RoleBinding.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// Its name.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`

@@ -103,9 +103,9 @@ pub enum Decision {
 /// The binding that gives a permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindingRef {
-    /// `RoleBinding` or `ClusterRoleBinding`.
+    /// `RoleBinding` or `ClusterRoleBinding`; `Authorizer` where another authorizer than RBAC allows the access.
     pub kind: String,
-    /// Empty for a `ClusterRoleBinding`.
+    /// Empty unless it is a `RoleBinding`.
     pub namespace: String,
     /// Its name.
     pub name: String,

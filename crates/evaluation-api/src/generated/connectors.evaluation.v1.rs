@@ -58,7 +58,7 @@ pub struct AccessAnswer {
     /// The reason for the decision, as a sentence.
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
-    /// The binding behind a yes.
+    /// The binding behind a yes, or the other authorizer.
     #[prost(message, optional, tag = "3")]
     pub binding: ::core::option::Option<Binding>,
     /// The access request that decides for this subject, connector, permission and pod, if there is one.
@@ -78,10 +78,10 @@ pub struct AccessAnswer {
 /// A RoleBinding or ClusterRoleBinding.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Binding {
-    /// `RoleBinding` or `ClusterRoleBinding`.
+    /// `RoleBinding` or `ClusterRoleBinding`; `Authorizer` where another authorizer than RBAC allows the access.
     #[prost(string, tag = "1")]
     pub kind: ::prost::alloc::string::String,
-    /// Empty for a ClusterRoleBinding.
+    /// Empty unless it is a RoleBinding.
     #[prost(string, tag = "2")]
     pub namespace: ::prost::alloc::string::String,
     /// Its name.

@@ -1,3 +1,4 @@
+use authz::{Authorizer, AuthorizerDecision, ChainLink, Verdict};
 use connectors_api::AccessRequest;
 use connectors_api::access_request::{AccessRequestStatus, MatchedPolicy, PolicyGrant};
 use connectors_api::reason::Ready;
@@ -38,8 +39,8 @@ impl Objects {
 
     fn world(self) -> World {
         let mut world = World::default();
-        world.rbac.apply(&self.role).unwrap();
-        world.rbac.apply(&self.binding).unwrap();
+        world.chain.rbac.apply(&self.role).unwrap();
+        world.chain.rbac.apply(&self.binding).unwrap();
         for request in self.requests {
             world.requests.apply(request);
         }
@@ -278,17 +279,17 @@ fn all_bindings_of_the_pod_form_are_looked_at() {
         let mut other = objects.clone();
         other.binding.metadata.name = Some(name.to_owned());
         other.label(ACCESS_REQUEST_UID, Some("elsewhere"));
-        world.rbac.apply(&other.binding).unwrap();
+        world.chain.rbac.apply(&other.binding).unwrap();
     }
     assert_eq!(decision(&world), Decision::AllowedPod(binding_seen()));
 }
 
 fn standing(resource: &str) -> World {
     let mut world = World::default();
-    world.rbac.apply(&role("b", resource)).unwrap();
+    world.chain.rbac.apply(&role("b", resource)).unwrap();
     let mut binding = role_binding("b");
     binding.metadata.labels = None;
-    world.rbac.apply(&binding).unwrap();
+    world.chain.rbac.apply(&binding).unwrap();
     world
 }
 
@@ -346,9 +347,9 @@ fn groups_and_cluster_roles_count_for_the_standing_form() {
         "subjects": [{"kind": "Group", "name": "system:serviceaccounts:devops"}],
     }))
     .unwrap();
-    world.rbac.apply(&role).unwrap();
+    world.chain.rbac.apply(&role).unwrap();
     assert_eq!(decision(&world), Decision::Denied);
-    world.rbac.apply(&binding).unwrap();
+    world.chain.rbac.apply(&binding).unwrap();
     let Decision::AllowedStanding(binding) = decision(&world) else {
         panic!("denied");
     };
@@ -377,8 +378,8 @@ fn a_cluster_wide_binding_is_nobodys_grant_whatever_its_labels_say() {
         "subjects": binding.subjects,
     }))
     .unwrap();
-    world.rbac.apply(&role).unwrap();
-    world.rbac.apply(&binding).unwrap();
+    world.chain.rbac.apply(&role).unwrap();
+    world.chain.rbac.apply(&binding).unwrap();
     assert_eq!(decision(&world), Decision::Denied);
 }
 
@@ -395,6 +396,108 @@ fn a_role_for_some_verbs_is_none_for_all() {
         answer(&world, &asked, now().0).decision,
         Decision::AllowedPod(binding_seen())
     );
+}
+
+#[derive(Debug)]
+struct Fixed(AuthorizerDecision);
+
+impl Authorizer for Fixed {
+    fn authorize(&self, attributes: &Attributes<'_>) -> Verdict {
+        // The target and the user are those of the standing form, whatever pod asks.
+        assert_eq!(
+            attributes.target,
+            target(question().connector.borrowed(), "apis")
+        );
+        assert_eq!(
+            attributes.user.as_user(),
+            &user(question().subject.borrowed())
+        );
+        Verdict {
+            decision: self.0,
+            reason: "so it is".to_owned(),
+        }
+    }
+}
+
+/// With a further authorizer at this place of the chain.
+fn joined(mut world: World, place: usize, decision: AuthorizerDecision) -> World {
+    let link = ChainLink::Other("fixed", Box::new(Fixed(decision)));
+    world.chain.links.insert(place, link);
+    world
+}
+
+#[test]
+fn each_authorizer_has_its_place_and_the_first_yes_or_no_counts() {
+    type Make = fn() -> World;
+    let worlds: [(Make, Decision); 3] = [
+        (World::default, Decision::Denied),
+        (
+            || standing("connectors/apis"),
+            Decision::AllowedStanding(binding_seen()),
+        ),
+        (
+            || Objects::granted().world(),
+            Decision::AllowedPod(binding_seen()),
+        ),
+    ];
+    let authorizer = Decision::AllowedStanding(BindingRef {
+        kind: "Authorizer".to_owned(),
+        namespace: String::new(),
+        name: "fixed".to_owned(),
+        uid: String::new(),
+    });
+    for (world, by_rbac) in worlds {
+        for place in 0..=world().chain.links.len() {
+            let said = |decision| answer(&joined(world(), place, decision), &question(), now().0);
+            assert_eq!(said(AuthorizerDecision::NoOpinion).decision, by_rbac);
+            // RBAC is the second of the chain.
+            let is_asked = place < 2 || by_rbac == Decision::Denied;
+            let (allowed, denied) = (
+                said(AuthorizerDecision::Allow),
+                said(AuthorizerDecision::Deny),
+            );
+            if is_asked {
+                assert_eq!(allowed.decision, authorizer);
+                assert_eq!(allowed.reason, "fixed: so it is");
+                assert_eq!(denied.decision, Decision::Denied);
+                let why = "denied by fixed (so it is) for \"*\" on connectors/apis of tools/harbor";
+                assert!(denied.reason.starts_with(why), "{}", denied.reason);
+            } else {
+                assert_eq!(
+                    (allowed.decision, denied.decision),
+                    (by_rbac.clone(), by_rbac.clone())
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_place_in_the_chain_rbac_allows_nothing() {
+    for mut world in [standing("connectors/apis"), Objects::granted().world()] {
+        world.chain.links.clear();
+        assert_eq!(decision(&world), Decision::Denied);
+    }
+}
+
+#[test]
+fn other_authorizers_are_told_the_pod_only_with_its_uid() {
+    let told = |asked: &AccessQuestion| {
+        let asked = asked.borrowed();
+        let user = user(asked.subject);
+        PreparedQuestion::new(asked, &user).info()
+    };
+    let info = json!({
+        "username": "system:serviceaccount:devops:builder",
+        "groups": ["system:serviceaccounts", "system:serviceaccounts:devops", "system:authenticated"],
+        "extra": {POD_NAME: ["deploy"], POD_UID: ["pod-uid"]},
+    });
+    assert_eq!(json!(told(&question())), info);
+    let mut asked = question();
+    asked.pod.as_mut().unwrap().uid.clear();
+    assert_eq!(told(&asked).extra, None);
+    asked.pod = None;
+    assert_eq!(told(&asked).extra, None);
 }
 
 proptest! {

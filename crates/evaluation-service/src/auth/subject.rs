@@ -23,12 +23,12 @@ pub(crate) struct TokenOwner {
 }
 
 impl CallerReviews {
-    /// The pod that a token was made for.
+    /// The pod that a token was made for, and everything that the API server tells about its user.
     pub(crate) async fn owner_of(
         &self,
         caller: &Caller,
         token: &str,
-    ) -> Result<TokenOwner, Refused> {
+    ) -> Result<(TokenOwner, UserInfo), Refused> {
         if token.len() > LONGEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Refused::SubjectToken);
         }
@@ -40,7 +40,8 @@ impl CallerReviews {
             .await?;
         let result = if user.is_ok() { "yes" } else { "no" };
         inner.metrics.review("subject_token", result);
-        bound(&user.map_err(|_| Refused::SubjectToken)?)
+        let user = user.map_err(|_| Refused::SubjectToken)?;
+        Ok((bound(&user)?, user))
     }
 }
 

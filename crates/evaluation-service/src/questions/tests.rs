@@ -35,7 +35,7 @@ fn said(reason: &str) -> AccessAnswer {
 fn news(questions: &mut Questions, reason: &str) -> Vec<u64> {
     let mut ids = Vec::new();
     while questions.is_dirty() {
-        let news = questions.news(1, |_| said(reason));
+        let news = questions.news(1, |_| Some(said(reason)));
         ids.extend(news.map(|(id, _)| id));
     }
     ids
@@ -81,6 +81,15 @@ fn a_change_concerns_its_own_questions() {
     assert!(!questions.is_dirty());
 }
 
+#[test]
+fn a_question_without_an_answer_is_looked_at_again_and_holds_up_no_other() {
+    let mut questions = three();
+    let unknown = |asked: &AccessQuestion| asked.connector.namespace == "tools";
+    let looked = questions.news(3, |asked| (!unknown(asked)).then(|| said("x")));
+    assert_eq!(looked.map(|it| it.0), Some(3));
+    assert_eq!(news(&mut questions, "x"), [1, 2]);
+}
+
 /// However many are looked at in vain before it has its turn.
 #[test]
 fn the_one_answer_that_changed_is_found_wherever_it_is() {
@@ -102,7 +111,7 @@ fn the_one_answer_that_changed_is_found_wherever_it_is() {
                 while questions.is_dirty() {
                     let answer = |question: &AccessQuestion| {
                         let is_changed = question.pod.as_ref().unwrap().uid == uid;
-                        said(if is_changed { reason } else { "x" })
+                        Some(said(if is_changed { reason } else { "x" }))
                     };
                     said_anew.extend(questions.news(AT_ONCE, answer).map(|it| it.0));
                 }

@@ -268,9 +268,8 @@ mod tests {
             let world = shared.read();
             let (_, subresource) = POD_FORM.split_once('/').unwrap();
             let connector = question().connector;
-            let who = world
-                .rbac
-                .who_can("*", target(connector.borrowed(), subresource), 1, |_| true);
+            let wanted = target(connector.borrowed(), subresource);
+            let who = world.chain.rbac.who_can("*", wanted, 1, |_| true);
             !who.subjects.is_empty()
         };
         shared
@@ -339,7 +338,7 @@ mod tests {
                 Ok(WorldChange::Namespace("tools".to_owned()))
             );
         }
-        assert!(shared.read().rbac.is_empty());
+        assert!(shared.read().chain.rbac.is_empty());
         let role: Guarded<ClusterRole, Plain> = guarded(r#"{"metadata":{"name":"r"},"rules":[]}"#);
         take(&shared, &metrics, Event::Apply(role), &mut None);
         assert_eq!(changes.try_recv(), Ok(WorldChange::Everything));

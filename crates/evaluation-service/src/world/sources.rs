@@ -82,7 +82,7 @@ macro_rules! rbac_sources {
             type Listing = Listing<Self>;
 
             fn begin(world: &World) -> Listing<Self> {
-                Listing::begin(&world.rbac)
+                Listing::begin(&world.chain.rbac)
             }
 
             // A yes rests on one role and one binding, of which one may be newer than the other at any
@@ -92,13 +92,13 @@ macro_rules! rbac_sources {
                     return;
                 }
                 shared.change(|world| {
-                    complain(listing.show(&mut world.rbac, &self).err());
+                    complain(listing.show(&mut world.chain.rbac, &self).err());
                     Vec::new()
                 });
             }
 
             fn reset(world: &mut World, listing: Listing<Self>) -> Vec<WorldChange> {
-                listing.end(&mut world.rbac);
+                listing.end(&mut world.chain.rbac);
                 vec![WorldChange::Everything]
             }
 
@@ -108,7 +108,7 @@ macro_rules! rbac_sources {
 
             fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<WorldChange> {
                 let changes = of_namespace(&metadata);
-                world.rbac.delete(&Self { metadata, ..Self::default() });
+                world.chain.rbac.delete(&Self { metadata, ..Self::default() });
                 changes
             }
         }
@@ -125,9 +125,9 @@ rbac_sources! {
 fn apply_rbac<K: RbacObject>(world: &mut World, object: &K) -> Vec<WorldChange> {
     let changes = of_namespace(object.metadata());
     if is_ours_and_going(object.metadata()) {
-        world.rbac.delete(object);
+        world.chain.rbac.delete(object);
     } else {
-        complain(world.rbac.apply(object).err());
+        complain(world.chain.rbac.apply(object).err());
     }
     changes
 }
