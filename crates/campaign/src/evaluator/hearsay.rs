@@ -69,11 +69,11 @@ pub(super) fn standing(stage: &Stage, questions: &[AccessQuestion]) -> Vec<Stand
     let mut known = world::World::default();
     for role in stage.server.list("roles") {
         let role: Option<Role> = serde_json::from_value(role).ok();
-        let _ = role.map(|it| known.rbac.apply(&it));
+        let _ = role.map(|it| known.chain.rbac.apply(&it));
     }
     for binding in stage.server.list("rolebindings") {
         let binding: Option<RoleBinding> = serde_json::from_value(binding).ok();
-        let _ = binding.map(|it| known.rbac.apply(&it));
+        let _ = binding.map(|it| known.chain.rbac.apply(&it));
     }
     let says =
         |question| match access_decision::answer(&known, question, stage.server.now()).decision {

@@ -47,9 +47,9 @@ impl Tables {
                 let form = if kind == Kind::Role { there.role } else { 1 };
                 let managed = objects::managed(id, policy, kind, form);
                 let applied = match managed.map(|it| it.object) {
-                    Some(ManagedObject::Role(Ok(role))) => known.rbac.apply(&role).is_ok(),
+                    Some(ManagedObject::Role(Ok(role))) => known.chain.rbac.apply(&role).is_ok(),
                     Some(ManagedObject::RoleBinding(Ok(binding))) => {
-                        known.rbac.apply(&binding).is_ok()
+                        known.chain.rbac.apply(&binding).is_ok()
                     }
                     Some(ManagedObject::Role(Err(_)) | ManagedObject::RoleBinding(Err(_)))
                     | None => false,
