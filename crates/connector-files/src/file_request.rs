@@ -16,7 +16,7 @@ const LONGEST_NAME: usize = 253;
 type Params = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The files that a pod asks for. By default there are only those that are built in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileRequest {
     /// The names of configurations, none twice, in the order in which they were written.
     pub(crate) configurations: Vec<String>,

@@ -12,8 +12,8 @@ use crate::{
 /// The longest name of a file.
 const LONGEST_NAME: usize = 253;
 
-/// The file that says why there are no others.
-const ERROR_FILE: &str = ".error.json";
+/// The file that says why there are no others. No class writes a file of this name.
+pub const ERROR_FILE: &str = ".error.json";
 /// The folder of facts, which is not made from templates.
 const FACTS: &str = ".connector";
 

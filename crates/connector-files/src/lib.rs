@@ -20,7 +20,7 @@ mod tool;
 
 pub use error::{FileRequestError, FileTemplateError, FilesError};
 pub use file_request::FileRequest;
-pub use file_set::FileSet;
+pub use file_set::{ERROR_FILE, FileSet};
 pub use limits::MOST_BYTES;
 pub use render::render;
 pub use tool::{FileConflict, FileContext, Tool};

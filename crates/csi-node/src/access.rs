@@ -15,12 +15,13 @@ use evaluation_api::access::{AccessAnswer, Decision, RequestSeen, Requestable};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
-    error::{PublishError, Unreachable, awaited, quota_full, refused},
+    error::{PublishError, Unreachable, awaited, quota_full},
     evaluator::{AnswerStream, Evaluator, question},
     event_cache::{EventCache, Topic},
     kubernetes::{EventWord, Kubernetes, review},
+    refusal::AccessRefusal,
     request_quota::RequestQuota,
-    volume::{ConnectorKey, Wish},
+    volume::{ConnectorKey, OnRejected, Wish},
 };
 use making::{Attempt, Making};
 
@@ -237,16 +238,22 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
         match request.phase {
             Some(Phase::Granted) => self.unseen(Some(request)),
-            Some(Phase::Rejected | Phase::Revoked | Phase::Invalid | Phase::Ended) => {
-                let error = PublishError::Denied {
-                    connector: self.connector.clone(),
-                    refusal: refused(request.ready_reason, &request.message, self.at_home()),
-                };
-                self.tell(EventWord::Denied, &request.uid, error.text());
-                Err(error)
+            Some(phase @ (Phase::Rejected | Phase::Revoked | Phase::Invalid | Phase::Ended)) => {
+                Err(self.refused(request, phase))
             }
             Some(Phase::Pending) | None => Ok(self.waiting(request)),
         }
+    }
+
+    /// The request is over. A pod that gets a volume nevertheless is told when it is there.
+    fn refused(&self, request: &RequestSeen, phase: Phase) -> PublishError {
+        let refusal = AccessRefusal::of(self.wish, self.connector, request, phase);
+        let starts = self.wish.on_rejected == OnRejected::ErrorFile && refusal.is_for_good();
+        let error = PublishError::Denied(Box::new(refusal));
+        if !starts {
+            self.tell(EventWord::Denied, &request.uid, error.text());
+        }
+        error
     }
 
     /// The next answer is awaited.

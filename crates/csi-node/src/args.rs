@@ -55,6 +55,14 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_held_per_namespace: u32,
 
+    /// How many MiB of memory the volumes of this node may take; their files are in the memory of this process
+    #[arg(long, value_name = "NUMBER", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) max_volume_mebibytes: u32,
+
+    /// How many of these the volumes of the pods of one namespace may take
+    #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) max_volume_mebibytes_per_namespace: u32,
+
     /// The audience of the pods' tokens that volumes hold. The `CSIDriver` object asks for it. Empty: no tokens
     #[arg(long, value_name = "AUDIENCE", default_value = "")]
     pub(crate) proxy_audience: String,
@@ -125,6 +133,11 @@ mod tests {
         assert_eq!(args.kubelet_dir, PathBuf::from("/var/lib/kubelet"));
         assert_eq!(args.hold, Duration::from_secs(115));
         assert_eq!((args.max_held, args.max_held_per_namespace), (512, 256));
+        let memory = (
+            args.max_volume_mebibytes,
+            args.max_volume_mebibytes_per_namespace,
+        );
+        assert_eq!(memory, (128, 64));
     }
 
     #[test]
@@ -137,6 +150,8 @@ mod tests {
             "--hold=long",
             "--max-held=0",
             "--max-held-per-namespace=0",
+            "--max-volume-mebibytes=0",
+            "--max-volume-mebibytes-per-namespace=0",
         ] {
             assert!(parse(&[bad]).is_err(), "{bad}");
         }

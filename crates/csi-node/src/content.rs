@@ -4,7 +4,10 @@ use connector_files::FileSet;
 use connectors_api::{Connector, ConnectorClass, Permission};
 use serde::{Deserialize, Serialize};
 
-use crate::volume::{ConnectorKey, Pod, VolumePath, Wish};
+use crate::{
+    error_file::ErrorFile,
+    volume::{ConnectorKey, Pod, VolumePath, Wish},
+};
 
 /// The facts about one connector.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +58,40 @@ pub(crate) struct Content {
     pub(crate) files: FileSet,
 }
 
+/// The memory of a file beside its pages: its inode and its name.
+pub(crate) const INODE: usize = 1024;
+/// The folders of a volume and the links between them, its marker, and a fact that is written to the side.
+const FRAME_INODES: usize = 12;
+const FRAME_PAGES: usize = 6;
+
+/// The memory of a file of this length, with pages of this size.
+const fn memory_of(length: usize, page: usize) -> usize {
+    length.next_multiple_of(page) + INODE
+}
+
+/// The memory of a volume without its content.
+const fn frame(page: usize) -> usize {
+    FRAME_PAGES * page + FRAME_INODES * INODE
+}
+
+impl Content {
+    /// The most memory of a volume with this content, in bytes. The volume has two sets of its files, and a link to each.
+    pub(crate) fn memory(&self, page: usize) -> usize {
+        let facts = self.facts.iter().flat_map(ConnectorFacts::files);
+        let facts: usize = facts.map(|(_, fact)| memory_of(fact.len(), page)).sum();
+        let files = self.files.iter();
+        let files: usize = files
+            .map(|(_, file)| 2 * memory_of(file.len(), page) + INODE)
+            .sum();
+        frame(page) + self.facts.len() * INODE + facts + files
+    }
+}
+
+/// The same of a volume that holds an error alone.
+pub(crate) fn memory_of_error(error: &ErrorFile, page: usize) -> usize {
+    frame(page) + memory_of(error.text().len(), page)
+}
+
 /// The address of a connector: its own, or the one that its class gives to all. An empty one is none.
 pub(crate) fn address(connector: &Connector, class: Option<&ConnectorClass>) -> Option<String> {
     let given = |address: Option<&String>| address.filter(|text| !text.is_empty()).cloned();
@@ -92,12 +129,19 @@ struct RecordedConnector {
 }
 
 impl Record {
+    /// The namespace of the volume's pod.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.pod.namespace
+    }
+
     /// What will be said about a volume that holds what was wished.
     pub(crate) fn new(place: &VolumePath, wish: &Wish) -> Self {
         let Wish {
             pod,
             connectors,
             permission,
+            // It says what is in a volume, and not whose it is.
+            on_rejected: _,
         } = wish;
         let Pod {
             namespace,

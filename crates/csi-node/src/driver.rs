@@ -5,6 +5,8 @@
 
 mod admit;
 mod deliver;
+mod mount;
+mod reject;
 mod republish;
 
 #[cfg(test)]
@@ -23,9 +25,11 @@ use tokio::{
 use tonic::{Code, Status};
 use tracing::{error, info, warn};
 
+use mount::ToMount;
+
 use crate::{
     caller::prove,
-    content::Record,
+    content_digests::ContentDigests,
     error::{PublishError, Unreachable},
     evaluator::Evaluator,
     event_cache::EventCache,
@@ -33,6 +37,7 @@ use crate::{
     hold_quota::HoldQuota,
     kubernetes::Kubernetes,
     locks::{Lock, Locks},
+    memory_quota::MemoryQuota,
     metrics::Metrics,
     mounter::{MountError, Mounter, OnDisk},
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
@@ -63,6 +68,8 @@ pub(crate) struct Settings {
     pub(crate) proxy: ProxyTokens,
     /// What becomes of a file that two classes write.
     pub(crate) conflict: FileConflict,
+    /// The size of this node's pages, in bytes.
+    pub(crate) page: usize,
 }
 
 /// The driver behind its socket.
@@ -82,6 +89,10 @@ pub(crate) struct Driver<E, K, M> {
     pub(crate) events: EventCache,
     /// What was read for volumes that are there.
     pub(crate) tools: ToolCache,
+    /// The inputs of each volume's content, as digests.
+    pub(crate) digests: ContentDigests,
+    /// For the files of volumes.
+    pub(crate) memory: MemoryQuota,
     /// For files that are being made, which takes a processor.
     pub(crate) renders: Arc<Semaphore>,
     /// Volumes that have content without a permission.
@@ -119,6 +130,8 @@ impl From<UnpublishError> for Status {
 pub(crate) enum Published {
     /// A volume was made.
     Made,
+    /// A volume was made that holds an error alone.
+    ErrorFile,
     /// It was there, and is as it should be now.
     LookedAfter,
 }
@@ -134,6 +147,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let result = self.begin(request, limit).await;
         let word = match &result {
             Ok(Published::Made) => "made",
+            Ok(Published::ErrorFile) => "error_file",
             Ok(Published::LookedAfter) => "looked_after",
             Err(error) => error.as_str(),
         };
@@ -194,9 +208,20 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let cleared = self.mounting(place, |mounter, place| match mounter.look(place)? {
             OnDisk::Nothing => Ok(true),
             OnDisk::Partial => mounter.clear(place).map(|()| true),
-            OnDisk::Published(_) | OnDisk::Emptied(_) => Ok(false),
+            OnDisk::Published(_) | OnDisk::Emptied(_) | OnDisk::Rejected(_) => Ok(false),
         });
-        cleared.await.unwrap_or(false)
+        let cleared = cleared.await.unwrap_or(false);
+        if cleared {
+            self.gone(place);
+        }
+        cleared
+    }
+
+    /// Nothing is left of a volume.
+    fn gone(&self, place: &VolumePath) {
+        self.kept.forget(place);
+        self.digests.forget(place);
+        self.memory.forget(place);
     }
 
     async fn attempt(
@@ -216,9 +241,15 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
                 self.look_after(place, request, &record, true).await?;
                 return Ok(Published::LookedAfter);
             }
+            // The error is final. No later answer fills the volume for this pod.
+            OnDisk::Rejected(record) => {
+                self.recognised(place, request, &record).map(drop)?;
+                return Ok(Published::LookedAfter);
+            }
             // Of a process that died: nobody was told that it is there.
             OnDisk::Partial => {
                 self.mounting(place, M::clear).await?;
+                self.gone(place);
             }
             OnDisk::Nothing => {}
         }
@@ -228,32 +259,22 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let work = async {
             self.object_is_right(deadline).await?;
             self.prove(&wish, &token, deadline).await?;
-            let (admitted, passage) = self.admit(&wish, deadline).await?;
-            let content = self.content(&wish, &admitted, &files).await?;
-            Ok::<_, PublishError>((admitted, passage, content))
+            let ready = match self.admit(&wish, deadline).await {
+                Ok((admitted, passage)) => {
+                    let made = self.content(&wish, &admitted, &files).await?;
+                    ToMount::Content(admitted, passage, made)
+                }
+                Err(error) => ToMount::Error(self.error_file(&wish, error).await?),
+            };
+            Ok::<_, PublishError>(ready)
         };
-        let (admitted, passage, content) = tokio::select! {
+        let ready = tokio::select! {
             biased;
             _ = &mut gone => return Err(PublishError::Cancelled),
             () = self.stop.stopped() => return Err(PublishError::Stopping),
             ready = work => ready?,
         };
-        let record = Record::new(place, &wish);
-        self.mounting(place, move |mounter, place| {
-            mounter.publish(place, &record, &content, passage)
-        })
-        .await?;
-        if let Some(since) = admitted.iter().map(|admitted| admitted.since).max() {
-            self.metrics.mounted(since.elapsed());
-        }
-        let pod = &wish.pod;
-        info!(
-            volume = place.volume_id(),
-            namespace = pod.namespace,
-            pod = pod.name,
-            "published"
-        );
-        Ok(Published::Made)
+        self.mount(place, &wish, ready).await
     }
 
     async fn object_is_right(&self, deadline: Instant) -> Result<(), PublishError> {
@@ -315,7 +336,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let cleared = tokio::task::spawn_blocking(move || {
             let cleared = driver.mounter.clear(&place);
             if cleared.is_ok() {
-                driver.kept.forget(&place);
+                driver.gone(&place);
                 driver.asked.forget(place.pod_uid());
             }
             drop(lock);

@@ -15,6 +15,8 @@ use tonic::{Code, Status};
 use crate::{
     caller::CallerError,
     hold_quota::HoldQuotaFull,
+    memory_quota::MemoryQuotaFull,
+    refusal::AccessRefusal,
     volume::{ConnectorKey, VolumeError},
 };
 
@@ -51,13 +53,8 @@ pub(crate) enum PublishError {
         awaited: String,
     },
     /// Access is refused or over.
-    #[error("connector {connector}: {refusal}")]
-    Denied {
-        /// To which connector.
-        connector: ConnectorKey,
-        /// What became of the request.
-        refusal: String,
-    },
+    #[error("connector {}: {}", .0.connector, .0.text)]
+    Denied(Box<AccessRefusal>),
     /// Access was granted in a way that no mount can use.
     #[error(
         "connector {connector}: access was granted, but not for mounting it into this pod; a mount needs verb * on connectors/<permission>, or on connectors/<permission>/v1/pod/<namespace>/<name> of this pod"
@@ -112,6 +109,9 @@ pub(crate) enum PublishError {
     /// Files of other volumes are being made.
     #[error("the files of other volumes are being made on this node; the next call tries again")]
     RendersBusy,
+    /// Volumes take as much memory as they may.
+    #[error(transparent)]
+    NoMemory(#[from] MemoryQuotaFull),
     /// Something else is there.
     #[error(
         "the volume is already there with other attributes; it cannot change while the pod runs"
@@ -164,7 +164,7 @@ impl PublishError {
             Self::Caller(_) => Code::Unauthenticated,
             Self::Driver(_) | Self::NoAddress { .. } | Self::Files(_) => Code::FailedPrecondition,
             Self::Waiting { .. }
-            | Self::Denied { .. }
+            | Self::Denied(_)
             | Self::Unusable { .. }
             | Self::Squatted { .. }
             | Self::RequestRefused { .. } => Code::PermissionDenied,
@@ -176,7 +176,7 @@ impl PublishError {
             | Self::Stopping
             | Self::RendersBusy => Code::Unavailable,
             Self::InFlight | Self::PodEnding | Self::OtherVolume | Self::Left(_) => Code::Aborted,
-            Self::Crowded(_) => Code::ResourceExhausted,
+            Self::Crowded(_) | Self::NoMemory(_) => Code::ResourceExhausted,
             Self::Cancelled => Code::Cancelled,
         }
     }
@@ -191,7 +191,7 @@ impl PublishError {
             Self::Files(_) => "no_files",
             Self::RendersBusy => "renders_busy",
             Self::Waiting { .. } => "waiting",
-            Self::Denied { .. } => "denied",
+            Self::Denied(_) => "denied",
             Self::Unusable { .. } => "unusable",
             Self::Squatted { .. } | Self::RequestRefused { .. } => "request_refused",
             Self::Broken => "broken",
@@ -203,6 +203,7 @@ impl PublishError {
             Self::OtherVolume => "other_volume",
             Self::Left(_) => "left_behind",
             Self::Crowded(_) => "crowded",
+            Self::NoMemory(_) => "no_memory",
             Self::Cancelled => "cancelled",
         }
     }
@@ -274,22 +275,6 @@ pub(crate) fn quota_full(namespace: &str) -> String {
     )
 }
 
-/// What became of a request that is over.
-pub(crate) fn refused(reason: Option<Ready>, message: &str, at_home: bool) -> String {
-    if at_home && !message.is_empty() {
-        return message.to_owned();
-    }
-    let text = match reason {
-        Some(Ready::CheckRejected) => "access was rejected",
-        Some(Ready::PendingTimeout) => "access was not approved in time",
-        Some(
-            Ready::CheckLapsed | Ready::Expired | Ready::PolicyDeleted | Ready::ConnectorDeleted,
-        ) => "access was taken back",
-        Some(_) | None => "access was refused",
-    };
-    format!("{text}; a new pod may ask again")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -323,6 +308,8 @@ mod tests {
             PublishError::Crowded(HoldQuotaFull::Namespace(256)),
             PublishError::Crowded(HoldQuotaFull::Pod),
             PublishError::Crowded(HoldQuotaFull::Requests),
+            PublishError::NoMemory(MemoryQuotaFull::Node(128)),
+            PublishError::NoMemory(MemoryQuotaFull::Namespace(64)),
             PublishError::PodEnding,
             PublishError::NotProven(Unreachable::Kubernetes),
             PublishError::Stopping,
@@ -341,12 +328,8 @@ mod tests {
         assert_eq!(outside(Some(Ready::NoAccessPolicy)), outside(None));
         assert_eq!(outside(Some(Ready::StandingPermission)), outside(None));
         for reason in Ready::ALL {
-            for text in [
-                outside(Some(*reason)),
-                refused(Some(*reason), "the sentence of the request", false),
-            ] {
-                assert!(!text.contains("sentence"), "{text}");
-            }
+            let text = outside(Some(*reason));
+            assert!(!text.contains("sentence"), "{text}");
         }
     }
 
@@ -362,11 +345,6 @@ mod tests {
         );
         let again = awaited(Some(Ready::StandingPermission), "it needs no request", true);
         assert_eq!(again, AGAIN);
-        assert_eq!(refused(None, "Ann said no", true), "Ann said no");
-        assert_eq!(
-            refused(None, "", true),
-            "access was refused; a new pod may ask again"
-        );
     }
 
     #[test]

@@ -96,6 +96,7 @@ mod tests {
             pod,
             connectors,
             permission,
+            on_rejected: _,
         } = wish;
         let reviewed = |resource| {
             let review = review(pod, &connectors[0], &resource);

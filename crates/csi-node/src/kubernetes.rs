@@ -61,6 +61,8 @@ pub(crate) enum EventWord {
     Revoked,
     /// The volume was mounted while nothing was gated, and keeps its content without a permission.
     MountedWhileOff,
+    /// Access was refused for good, and the volume holds an error alone.
+    MountedErrorFile,
 }
 
 impl EventWord {
@@ -72,6 +74,7 @@ impl EventWord {
             Self::Unusable => "AccessUnusable",
             Self::Revoked => "AccessRevoked",
             Self::MountedWhileOff => "MountedWhileOff",
+            Self::MountedErrorFile => "MountedErrorFile",
         }
     }
 
@@ -79,7 +82,11 @@ impl EventWord {
     pub(crate) const fn is_warning(self) -> bool {
         match self {
             Self::Pending => false,
-            Self::Denied | Self::Unusable | Self::Revoked | Self::MountedWhileOff => true,
+            Self::Denied
+            | Self::Unusable
+            | Self::Revoked
+            | Self::MountedWhileOff
+            | Self::MountedErrorFile => true,
         }
     }
 }
@@ -156,6 +163,7 @@ mod tests {
             EventWord::Unusable,
             EventWord::Revoked,
             EventWord::MountedWhileOff,
+            EventWord::MountedErrorFile,
         ];
         let mut written = all.map(|word| match word {
             // Another word belongs into the list above.
@@ -163,7 +171,8 @@ mod tests {
             | EventWord::Denied
             | EventWord::Unusable
             | EventWord::Revoked
-            | EventWord::MountedWhileOff => word.as_str(),
+            | EventWord::MountedWhileOff
+            | EventWord::MountedErrorFile => word.as_str(),
         });
         written.sort_unstable();
         assert_eq!(allowed, written);

@@ -36,6 +36,10 @@ families! {
             "mount_kept",
             "Volumes that were mounted while approvals were off and have content without a permission"
         ),
+        /// The memory of all volumes.
+        pub(crate) memory: gauge(
+            "mount_volume_bytes", "Memory that the volumes of this node may take, with a second set of their files"
+        ),
         held: gauge("mount_held", "Calls that wait for access now"),
         waits: histogram(
             "mount_hold_seconds", "How long calls waited for access",

@@ -2,7 +2,8 @@
 //!
 //! A volume is a small tmpfs at the target path, read only for everybody once it is complete. "It is
 //! there" is never said by a mount point: a process that dies between mounting and writing leaves one.
-//! It is said by a marker, written last, which names whose volume it is.
+//! It is said by a marker, written last, which names whose volume it is. A volume that says why its pod was refused has a
+//! marker of its own, so that it is never taken for one with content.
 
 mod file_sets;
 mod linux;
@@ -18,6 +19,7 @@ pub(crate) use linux::Linux;
 
 use crate::{
     content::{Content, Record},
+    error_file::ErrorFile,
     volume::VolumePath,
 };
 
@@ -32,6 +34,19 @@ pub(crate) enum OnDisk {
     Published(Record),
     /// A volume whose content was taken away.
     Emptied(Record),
+    /// A volume that holds an error alone, and never had content.
+    Rejected(Record),
+}
+
+/// A volume that an earlier process left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FoundVolume {
+    /// Where.
+    pub(crate) place: VolumePath,
+    /// Whose.
+    pub(crate) record: Record,
+    /// The memory that it takes, in bytes.
+    pub(crate) memory: usize,
 }
 
 /// How a pod came to a volume.
@@ -77,6 +92,14 @@ pub(crate) trait Mounter: Send + Sync + 'static {
         record: &Record,
         content: &Content,
         passage: Passage,
+    ) -> Result<(), MountError>;
+
+    /// Makes a volume that holds an error alone where nothing is. On an error something may be left.
+    fn publish_error(
+        &self,
+        place: &VolumePath,
+        record: &Record,
+        error: &ErrorFile,
     ) -> Result<(), MountError>;
 
     /// How the pod came to the content that is there. A volume that was emptied once is gated.

@@ -16,6 +16,7 @@ mod happens;
 mod judge;
 mod kubelet;
 mod node;
+mod rejected;
 mod server;
 mod steady;
 mod truth;

@@ -22,14 +22,16 @@ use tracing::info;
 
 use crate::{
     Args,
+    content_digests::ContentDigests,
     driver::{Driver, RENDERS, Settings},
     event_cache::EventCache,
     exempt_volumes::ExemptVolumes,
     hold_quota::{HoldLimits, HoldQuota},
     kubernetes::Live,
     locks::Locks,
+    memory_quota::{MemoryLimits, MemoryQuota},
     metrics::{Metrics, SwitchMetrics},
-    mounter::Linux,
+    mounter::{FoundVolume, Linux},
     request_quota::RequestQuota,
     server::{DriverIdentity, DriverNode, Registered, Registrar, serve_csi, serve_registration},
     switch::{DriverObject, Switch, check_driver, follow_config},
@@ -58,6 +60,8 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         hold,
         max_held,
         max_held_per_namespace,
+        max_volume_mebibytes,
+        max_volume_mebibytes_per_namespace,
         proxy_audience,
         proxy_token_lifetime,
         file_conflict,
@@ -73,6 +77,14 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         switch: process.switch(namespace)?,
         object: process.driver_object(kubernetes.clone(), driver_name.clone()),
         kept: ExemptVolumes::new(metrics.kept.clone()),
+        digests: ContentDigests::default(),
+        memory: MemoryQuota::new(
+            MemoryLimits {
+                node: limit(max_volume_mebibytes),
+                namespace: limit(max_volume_mebibytes_per_namespace),
+            },
+            metrics.memory.clone(),
+        ),
         metrics,
         stop: process.shell.tasks.stop(),
         holds: HoldQuota::new(HoldLimits {
@@ -93,11 +105,20 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
                 lifetime: proxy_token_lifetime,
             },
             conflict: file_conflict.into(),
+            page: rustix::param::page_size(),
         },
         kubernetes,
     };
     // Before any call, so that nothing is swept that is being made.
-    driver.mounter.sweep(&driver.settings.pods);
+    for found in driver.mounter.sweep(&driver.settings.pods) {
+        let FoundVolume {
+            place,
+            record,
+            memory,
+        } = found;
+        let namespace = record.namespace().to_owned();
+        driver.memory.found(place, namespace, memory);
+    }
     process.serve(driver, driver_name, &kubelet_dir)?;
     Ok(process.shell.run(DRAIN).await)
 }

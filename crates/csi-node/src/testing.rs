@@ -33,14 +33,17 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use crate::{
     content::{ConnectorFacts, Content, Record},
+    content_digests::ContentDigests,
     driver::{Driver, RENDERS, Settings},
     error::DriverProblem,
+    error_file::ErrorFile,
     evaluator::{AnswerStream, Evaluator},
     event_cache::EventCache,
     exempt_volumes::ExemptVolumes,
     hold_quota::{HoldLimits, HoldQuota},
     kubernetes::{Created, EventWord, Kubernetes, Lookup, NoAnswer},
     locks::Locks,
+    memory_quota::{MemoryLimits, MemoryQuota},
     metrics::Metrics,
     mounter::{MountError, Mounter, OnDisk, Passage},
     proto::csi::{
@@ -49,7 +52,17 @@ use crate::{
     },
     request_quota::RequestQuota,
     tool_cache::ToolCache,
-    volume::{AUDIENCE, ConnectorKey, Pod, PodsDir, ProxyTokens, Token, VolumePath, Wish},
+    volume::{
+        AUDIENCE, ConnectorKey, OnRejected, Pod, PodsDir, ProxyTokens, Token, VolumePath, Wish,
+    },
+};
+
+/// The size of a page on most nodes.
+pub(crate) const PAGE: usize = 4096;
+/// More than any test takes.
+pub(crate) const MEMORY: MemoryLimits = MemoryLimits {
+    node: 128,
+    namespace: 64,
 };
 
 pub(crate) const KUBELET: &str = "/var/lib/kubelet";
@@ -92,6 +105,7 @@ pub(crate) fn wish(connectors: &[&str]) -> Wish {
         },
         connectors: connectors.iter().map(|name| key(name)).collect(),
         permission: Permission::Apis,
+        on_rejected: OnRejected::default(),
     }
 }
 
@@ -454,8 +468,14 @@ pub(crate) struct Node {
     /// What was written last.
     pub(crate) facts: Vec<ConnectorFacts>,
     pub(crate) files: FileSet,
+    /// The error that was written last.
+    pub(crate) error: Option<ErrorFile>,
+    /// How many times a volume was compared with what it should hold.
+    pub(crate) compared: usize,
     /// How many times newer content was written.
     pub(crate) renewed: usize,
+    /// The next newer content fails, and some of it is written.
+    pub(crate) refresh_fails: bool,
     /// The next publication fails, and leaves something.
     pub(crate) publish_fails: bool,
     /// The next publication fails when everything but its last step was done.
@@ -535,6 +555,24 @@ impl Mounter for FakeMounter {
         Ok(())
     }
 
+    fn publish_error(
+        &self,
+        place: &VolumePath,
+        record: &Record,
+        error: &ErrorFile,
+    ) -> Result<(), MountError> {
+        let mut node = self.node();
+        assert!(!node.found.contains_key(place), "mounted over something");
+        node.found.insert(place.clone(), OnDisk::Partial);
+        if std::mem::take(&mut node.publish_fails) {
+            return Err(broken());
+        }
+        node.found
+            .insert(place.clone(), OnDisk::Rejected(record.clone()));
+        node.error = Some(error.clone());
+        Ok(())
+    }
+
     fn passage(&self, place: &VolumePath) -> Result<Passage, MountError> {
         let node = self.node();
         if node.passage_fails {
@@ -576,12 +614,17 @@ impl Mounter for FakeMounter {
     fn refresh(&self, place: &VolumePath, content: &Content) -> Result<bool, MountError> {
         let mut node = self.node();
         assert!(matches!(node.found.get(place), Some(OnDisk::Published(_))));
+        node.compared += 1;
         let lively = |facts: &[ConnectorFacts]| -> Vec<String> {
             let all = facts.iter().flat_map(ConnectorFacts::lively);
             all.map(|(_, fact)| fact.to_owned()).collect()
         };
         if lively(&node.facts) == lively(&content.facts) && node.files == content.files {
             return Ok(false);
+        }
+        if std::mem::take(&mut node.refresh_fails) {
+            node.files = FileSet::default();
+            return Err(broken());
         }
         let requests: Vec<_> = node.facts.iter().map(|it| it.request.clone()).collect();
         node.facts.clone_from(&content.facts);
@@ -662,6 +705,7 @@ impl<M: Mounter> World<M> {
                 hold: Duration::from_secs(115),
                 proxy: proxy_tokens(),
                 conflict: FileConflict::Refuse,
+                page: PAGE,
             },
             evaluator: evaluator.clone(),
             kubernetes: kubernetes.clone(),
@@ -669,6 +713,8 @@ impl<M: Mounter> World<M> {
             switch: switched,
             object: checked,
             kept: ExemptVolumes::new(metrics.kept.clone()),
+            digests: ContentDigests::default(),
+            memory: MemoryQuota::new(MEMORY, metrics.memory.clone()),
             metrics,
             stop,
             holds: HoldQuota::new(HoldLimits {

@@ -72,6 +72,28 @@ pub(crate) struct Wish {
     pub(crate) connectors: Vec<ConnectorKey>,
     /// The capability of all of them.
     pub(crate) permission: Permission,
+    /// The way out for a pod that is refused for good.
+    pub(crate) on_rejected: OnRejected,
+}
+
+/// The volume of a pod that is refused for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum OnRejected {
+    /// The mount fails, and the pod does not start.
+    #[default]
+    Fail,
+    /// The volume holds a file that says why, and the pod starts.
+    ErrorFile,
+}
+
+impl OnRejected {
+    /// Each with its word.
+    const WORDS: [(&str, Self); 2] = [("Fail", Self::Fail), ("ErrorFile", Self::ErrorFile)];
+
+    fn from_word(word: &str) -> Option<Self> {
+        let mut words = Self::WORDS.into_iter();
+        words.find(|(it, _)| *it == word).map(|(_, way)| way)
+    }
 }
 
 /// The pods' tokens for the proxy in front of the tools, as the driver object asks for them.
@@ -181,6 +203,7 @@ impl Publish {
         let VolumeAttributes {
             connectors,
             permission,
+            on_rejected,
         } = attributes::parse(&pod.namespace, context)?;
         let token = |audience: &str| Token::find(&request.secrets, context, audience);
         let files = attributes::parse_files(context, proxy).map_err(VolumeError::from);
@@ -194,6 +217,7 @@ impl Publish {
                 pod,
                 connectors,
                 permission,
+                on_rejected,
             },
             token: token(AUDIENCE),
             files,

@@ -169,8 +169,15 @@ impl Call {
         match self.method {
             Method::Publish if answer.is_ok() => {
                 let was_mounted = self.before.is_some_and(Target::is_mounted);
-                let right = after == Target::Complete || (after == Target::Revoked && was_mounted);
-                (!right).then_some(Finding::Incomplete(after))
+                let is_right = match (self.before, after) {
+                    // An error stays, and takes the place of no content.
+                    (Some(Target::Rejected), _) => after == Target::Rejected,
+                    (Some(Target::Complete | Target::Revoked), Target::Rejected) => false,
+                    (_, Target::Complete | Target::Rejected) => true,
+                    (_, Target::Revoked) => was_mounted,
+                    (_, Target::Nothing | Target::Unmounted | Target::Unmarked) => false,
+                };
+                (!is_right).then_some(Finding::Incomplete(after))
             }
             Method::Publish => {
                 (answer.is_final_error() && !empty).then_some(Finding::Leftover(after))

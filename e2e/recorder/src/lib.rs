@@ -6,10 +6,11 @@
 //! about which the test asks the API server; the driver's own code. Invariant: a request's secrets and tokens
 //! are passed on and never kept.
 //!
-//! The requirements for a call ([`Call::findings`]):
-//! - after the answer OK to a publish the volume is mounted with its last file, `.connector/.complete`, in
-//!   place, and the test's own question about access gets a yes at that moment, before the kubelet receives
-//!   the answer; or, when it was mounted before, it is emptied (`.connector/.revoked`);
+//! What is demanded of a call ([`Call::findings`]):
+//! - after the answer OK to a publish the volume is mounted with its last file, `.connector/.complete`, in place,
+//!   and the test's own question whether access is allowed says yes at that moment, before the kubelet hears of
+//!   it; or, when it was mounted before, it is emptied (`.connector/.revoked`); or it holds an error and nothing else
+//!   (`.connector/.rejected`), where no content was before, and for as long as it is there;
 //! - after a final error nothing is at the target path, neither mount nor directory; the errors that are not
 //!   final are those after which the kubelet unpublishes;
 //! - after the answer OK to an unpublish nothing is there either.

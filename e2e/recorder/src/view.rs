@@ -1,6 +1,8 @@
 //! The node as the kubelet sees it: its mounts lie in a mount namespace of their own.
 
 use std::{
+    collections::BTreeSet,
+    ffi::OsString,
     fmt, fs, io,
     path::{Path, PathBuf},
 };
@@ -36,13 +38,15 @@ pub enum Target {
     Complete,
     /// A mount whose content was taken away.
     Revoked,
+    /// A mount that holds an error, and nothing else.
+    Rejected,
 }
 
 impl Target {
     pub(crate) fn is_mounted(self) -> bool {
         match self {
             Self::Nothing | Self::Unmounted => false,
-            Self::Unmarked | Self::Complete | Self::Revoked => true,
+            Self::Unmarked | Self::Complete | Self::Revoked | Self::Rejected => true,
         }
     }
 }
@@ -55,6 +59,7 @@ impl fmt::Display for Target {
             Self::Unmarked => "a mount that is neither complete nor emptied",
             Self::Complete => "a complete mount",
             Self::Revoked => "an emptied mount",
+            Self::Rejected => "an error alone",
         })
     }
 }
@@ -116,12 +121,27 @@ impl View {
             });
         }
         let has = |name: &str| below_root.join(".connector").join(name).exists();
-        Ok(match (has(".complete"), has(".revoked")) {
-            (true, false) => Target::Complete,
-            (false, true) => Target::Revoked,
-            (true, true) | (false, false) => Target::Unmarked,
-        })
+        Ok(
+            match (has(".complete"), has(".revoked"), has(".rejected")) {
+                (true, false, false) => Target::Complete,
+                (false, true, false) => Target::Revoked,
+                (false, false, true) if is_error_alone(&below_root) => Target::Rejected,
+                _ => Target::Unmarked,
+            },
+        )
     }
+}
+
+/// Whether a volume holds an error, its mark and nothing else.
+fn is_error_alone(root: &Path) -> bool {
+    let names = |folder: &Path| -> BTreeSet<_> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name()).collect()
+    };
+    let is = |folder: &Path, expected: &[&str]| {
+        names(folder) == expected.iter().map(OsString::from).collect()
+    };
+    is(root, &[".connector", ".error.json"]) && is(&root.join(".connector"), &[".rejected"])
 }
 
 /// Whether a line of the list is a mount at or below a path.
@@ -201,6 +221,16 @@ mod tests {
         assert_eq!(view.target("/t").unwrap(), Target::Unmarked);
         fs::remove_file(target.join(".connector/.complete")).unwrap();
         assert_eq!(view.target("/t").unwrap(), Target::Revoked);
+        fs::remove_file(target.join(".connector/.revoked")).unwrap();
+        fs::write(target.join(".connector/.rejected"), "").unwrap();
+        assert_eq!(view.target("/t").unwrap(), Target::Unmarked);
+        fs::write(target.join(".error.json"), "{}").unwrap();
+        assert_eq!(view.target("/t").unwrap(), Target::Rejected);
+        for more in ["context.token", ".connector/tools_harbor"] {
+            fs::write(target.join(more), "").unwrap();
+            assert_eq!(view.target("/t").unwrap(), Target::Unmarked, "{more}");
+            fs::remove_file(target.join(more)).unwrap();
+        }
     }
 
     #[test]

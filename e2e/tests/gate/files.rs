@@ -1,5 +1,6 @@
-//! The files in a pod's volume beside facts: those of its connector's class, with its own token.
+//! What a pod finds in its volume beside facts: the files of its connector's class, with its own token; or why it gets none.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use e2e::api::kinds::{CONNECTOR as CONNECTOR_KIND, POD};
 use e2e::{Deadline, poll};
 use serde_json::{Value, json};
 
-use crate::support::{Approval, CONNECTOR, Gate, MOUNT, volume};
+use crate::support::{Approval, CONNECTOR, Gate, MOUNT, name, volume};
 
 /// The kubelet calls again within this time. Objects that were read for the volume a minute before are read
 /// again.
@@ -56,6 +57,64 @@ fn opened(config: &str) -> (String, Value) {
     let claims = token.split('.').nth(1).unwrap();
     let claims = URL_SAFE_NO_PAD.decode(claims).unwrap();
     (host.clone(), serde_json::from_slice(&claims).unwrap())
+}
+
+/// The files of a pod's output by name, each with its text.
+fn printed(output: &str) -> BTreeMap<&str, &str> {
+    let files = output.split("== ").skip(1);
+    files.filter_map(|file| file.split_once('\n')).collect()
+}
+
+#[test]
+fn a_rejected_pod_that_wants_an_error_file_starts_finds_nothing_else_and_fails_fast() {
+    let gate = Gate::new("error-file");
+    gate.create_policy("release", Approval::SignOff);
+    gate.set_approval("no", "job", Approval::SignOff, "rejected");
+    let attributes = json!({"connectors": CONNECTOR, "onRejected": "ErrorFile"});
+    let volume = volume(&attributes);
+    // As a program does that needs its token.
+    let token = format!("{MOUNT}/context.token");
+    let args = ["cat", MOUNT, token.as_str()];
+    let start = |pod: &str| gate.scene().start_pod_with(pod, &args, &volume);
+    start("job").unwrap();
+    start("waits").unwrap();
+
+    assert_eq!(gate.scene().wait_for_end("job"), "Failed");
+    let status = gate.object(POD, "job")["status"].take();
+    let ended = &status["containerStatuses"][0]["state"]["terminated"];
+    assert_eq!(ended["exitCode"], 1, "{status}");
+    let output = gate.api().logs("job").unwrap();
+    let files = printed(&output);
+    let (error, mark) = (
+        format!("{MOUNT}/.error.json"),
+        format!("{MOUNT}/.connector/.rejected"),
+    );
+    let names: Vec<_> = files.keys().copied().collect();
+    assert_eq!(
+        names,
+        [mark.as_str(), error.as_str(), token.as_str()],
+        "{output}"
+    );
+    assert_eq!(files[token.as_str()], "");
+    let said: Value = serde_json::from_str(files[error.as_str()]).unwrap();
+    let request = gate.wait_for_phase("job", "Rejected");
+    let (namespace, request) = (gate.namespace(), name(&request));
+    assert_eq!(said["code"], 7);
+    let message = said["message"].as_str().unwrap();
+    let connector = format!("connector {namespace}/{CONNECTOR}: ");
+    assert!(message.starts_with(&connector), "{message}");
+    // Who said no, as the pod lives with the connector.
+    assert!(message.contains("SignOff"), "{message}");
+    let detail = &said["details"][0];
+    assert_eq!(detail["reason"], "ACCESS_REJECTED");
+    assert_eq!(detail["metadata"]["request"], *request);
+
+    let says = "the pod starts with a volume that holds .error.json alone";
+    gate.wait_for_note("Pod", "job", "MountedErrorFile", says);
+    assert!(!gate.may_use("job"));
+    // Another pod of the same policy is not decided, and so it waits.
+    gate.wait_for_phase("waits", "Pending");
+    gate.assert_held("waits");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use e2e::{api::kinds::POD, checker, harness::PATIENCE};
 use serde_json::Value;
 
-use crate::support::{Approval, Gate, Installation, name, uid, wait_until};
+use crate::support::{Approval, CONNECTOR, Gate, Installation, MOUNT, name, uid, wait_until};
 
 /// Every service.
 const SERVICES: [&str; 4] = [
@@ -45,6 +45,16 @@ fn a_service_that_is_killed_after_the_grant_takes_no_revocation_with_it() {
         let request = gate.wait_for_phase(&pod, "Granted");
         let (since, leader) = (checker::now(), installation.leader());
         installation.kill(service);
+        if service == "csi-node" {
+            // The next process takes the volume for one that the kubelet knows.
+            installation.wait_until_ready(service);
+            let fact = format!(
+                "{MOUNT}/.connector/{}_{CONNECTOR}/address",
+                gate.namespace()
+            );
+            let address = gate.read_in(&pod, &fact).unwrap();
+            assert!(address.contains("https://"), "{address}");
+        }
         gate.delete(POD, &pod);
         if service == "request-controller" {
             // No other service revokes: the time that it may take begins when another process leads.

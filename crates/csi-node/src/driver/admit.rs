@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Driver;
@@ -53,7 +53,8 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let mut cases: Vec<_> = wish.connectors.iter().map(case).collect();
         let mut held = None;
         loop {
-            let asked = try_join_all(cases.iter_mut().map(|case| case.ask(deadline))).await?;
+            let asked = join_all(cases.iter_mut().map(|case| case.ask(deadline))).await;
+            let asked = together(asked)?;
             if let Some(admitted) = asked.iter().cloned().collect() {
                 return Ok(admitted);
             }
@@ -74,6 +75,27 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             }
             sleep(ROUND).await;
         }
+    }
+}
+
+/// The result of the looks at all connectors. Of several errors, the end of the pod counts first, and a refusal for good
+/// second. So one refusal is enough, whatever the order of the answers.
+fn together(
+    asked: Vec<Result<Option<Admitted>, PublishError>>,
+) -> Result<Vec<Option<Admitted>>, PublishError> {
+    let weight = |error: &PublishError| {
+        if *error == PublishError::PodEnding {
+            0
+        } else if matches!(error, PublishError::Denied(refusal) if refusal.is_for_good()) {
+            1
+        } else {
+            2
+        }
+    };
+    let errors = asked.iter().filter_map(|it| it.as_ref().err());
+    match errors.min_by_key(|error| weight(error)).cloned() {
+        Some(error) => Err(error),
+        None => asked.into_iter().collect(),
     }
 }
 

@@ -1,6 +1,11 @@
 //! What goes into a volume: read from connectors and classes, and rendered.
 
-use std::{iter, sync::Arc, time::Duration};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    iter,
+    sync::Arc,
+    time::Duration,
+};
 
 use connector_files::{FileContext, FileSet, Tool, render};
 use connectors_api::{Connector, ConnectorClass, names::is_dns_subdomain, reason::Ready};
@@ -12,11 +17,12 @@ use super::Driver;
 use crate::{
     access::Admitted,
     content::{ConnectorFacts, Content, address},
+    content_digests::ContentDigest,
     error::{PublishError, Unreachable, awaited},
     evaluator::Evaluator,
     kubernetes::{Kubernetes, Lookup, NoAnswer},
     mounter::Mounter,
-    volume::{ConnectorKey, FileWish, Token, Wish},
+    volume::{ConnectorKey, FileWish, Token, VolumePath, Wish},
 };
 
 /// A connector as it was read, with its class if that exists.
@@ -25,6 +31,12 @@ struct ReadTool {
     connector: Arc<Connector>,
     class: Option<Arc<ConnectorClass>>,
     address: String,
+}
+
+/// The content of a volume, and a digest of its inputs.
+pub(super) struct MadeContent {
+    pub(super) content: Content,
+    pub(super) digest: Option<ContentDigest>,
 }
 
 /// How long a volume waits while files of other volumes are made. The kubelet calls again.
@@ -46,35 +58,47 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         wish: &Wish,
         admitted: &[Admitted],
         files: &FileWish,
-    ) -> Result<Content, PublishError> {
+    ) -> Result<MadeContent, PublishError> {
+        let tools = self.tools(wish, files, ToolSource::Live).await?;
         let requests = admitted.iter().map(|it| it.request.as_str());
-        self.made(wish, files, ToolSource::Live, requests).await
+        let content = Content {
+            facts: facts(wish, &tools, requests),
+            files: self.files(files, &tools).await?,
+        };
+        Ok(MadeContent {
+            content,
+            digest: digest(files, &tools),
+        })
     }
 
-    /// What a volume that is there should hold by now. The requests of its facts stay as they are.
+    /// The present content of a volume that is there, if its inputs are others by now. The requests of its facts stay as
+    /// they are.
     pub(super) async fn newer_content(
         &self,
+        place: &VolumePath,
         wish: &Wish,
         files: &FileWish,
-    ) -> Result<Content, PublishError> {
-        self.made(wish, files, ToolSource::Recent, iter::repeat(""))
-            .await
+    ) -> Result<Option<MadeContent>, PublishError> {
+        let tools = self.tools(wish, files, ToolSource::Recent).await?;
+        let digest = digest(files, &tools);
+        if self.digests.has(place, digest) {
+            return Ok(None);
+        }
+        let content = Content {
+            facts: facts(wish, &tools, iter::repeat("")),
+            files: self.files(files, &tools).await?,
+        };
+        Ok(Some(MadeContent { content, digest }))
     }
 
-    async fn made<'a>(
+    async fn tools(
         &self,
         wish: &Wish,
         files: &FileWish,
         source: ToolSource,
-        requests: impl Iterator<Item = &'a str>,
-    ) -> Result<Content, PublishError> {
+    ) -> Result<Vec<ReadTool>, PublishError> {
         let each = wish.connectors.iter();
-        let tools = try_join_all(each.map(|connector| self.tool(files, connector, source))).await?;
-        let files = self.files(files, &tools).await?;
-        Ok(Content {
-            facts: facts(wish, &tools, requests),
-            files,
-        })
+        try_join_all(each.map(|connector| self.tool(files, connector, source))).await
     }
 
     /// Templates are others' work and may take as much as their limits allow, so they get a thread of their own, and few
@@ -195,6 +219,24 @@ impl ReadTool {
             address: &self.address,
         }
     }
+}
+
+/// Of all inputs of the content that may change while the pod runs.
+fn digest(files: &FileWish, tools: &[ReadTool]) -> Option<ContentDigest> {
+    let FileWish { request, token } = files;
+    let mut attributes = DefaultHasher::new();
+    request.hash(&mut attributes);
+    let tools = tools.iter().map(|tool| {
+        let ReadTool {
+            connector,
+            class,
+            address,
+        } = tool;
+        (&**connector, class.as_deref(), address)
+    });
+    let tools: Vec<_> = tools.collect();
+    let token = token.as_ref().map(Token::expose);
+    ContentDigest::of(&(token, attributes.finish(), tools))
 }
 
 fn facts<'a>(

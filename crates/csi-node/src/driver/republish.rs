@@ -61,13 +61,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         record: &Record,
         emptied: bool,
     ) -> Result<(), PublishError> {
-        let parsed = Publish::parse(place, request, &self.settings.proxy);
-        let Ok(Publish { wish, files, .. }) = parsed else {
-            return Err(PublishError::OtherVolume);
-        };
-        if Record::new(place, &wish) != *record {
-            return Err(PublishError::OtherVolume);
-        }
+        let (wish, files) = self.recognised(place, request, record)?;
         let act = self.act(place, &wish, emptied).await;
         if !matches!(act, Act::Leave | Act::Keep(..) | Act::Ask(_)) {
             self.kept.forget(place);
@@ -89,6 +83,23 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             Act::Ask(connectors) => self.ask_for(place, &wish, &connectors).await,
         }
         Ok(())
+    }
+
+    /// The wish of a call that is about the volume that is there.
+    pub(super) fn recognised(
+        &self,
+        place: &VolumePath,
+        request: &NodePublishVolumeRequest,
+        record: &Record,
+    ) -> Result<(Wish, Result<FileWish, VolumeError>), PublishError> {
+        let parsed = Publish::parse(place, request, &self.settings.proxy);
+        let Ok(Publish { wish, files, .. }) = parsed else {
+            return Err(PublishError::OtherVolume);
+        };
+        if Record::new(place, &wish) != *record {
+            return Err(PublishError::OtherVolume);
+        }
+        Ok((wish, files))
     }
 
     async fn act(&self, place: &VolumePath, wish: &Wish, emptied: bool) -> Act {
@@ -193,25 +204,21 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     /// Brings newer content: of a token that was renewed, of a connector or a class that changed. A running pod keeps
     /// what it has while newer content cannot be made.
     async fn refresh(&self, place: &VolumePath, wish: &Wish, files: Result<FileWish, VolumeError>) {
-        let content = async { self.newer_content(wish, &files?).await };
-        let content = match content.await {
-            Ok(content) => content,
-            Err(error) => {
-                self.metrics.refreshed("failed");
-                warn!(volume = place.volume_id(), %error, "the content cannot be renewed, and stays");
-                return;
-            }
+        let refreshed = async {
+            let Some(made) = self.newer_content(place, wish, &files?).await? else {
+                return Ok(false);
+            };
+            self.write(place, wish, made, M::refresh).await
         };
-        let refreshed = self
-            .mounting(place, move |mounter, place| {
-                mounter.refresh(place, &content)
-            })
-            .await;
-        self.metrics.refreshed(match refreshed {
+        let refreshed: Result<bool, PublishError> = refreshed.await;
+        self.metrics.refreshed(match &refreshed {
             Ok(true) => "renewed",
             Ok(false) => "unchanged",
             Err(_) => "failed",
         });
+        if let Err(error) = refreshed {
+            warn!(volume = place.volume_id(), %error, "the content cannot be renewed, and stays");
+        }
     }
 
     /// False when the content is not there.
@@ -222,25 +229,19 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         admitted: &[Admitted],
         files: Result<FileWish, VolumeError>,
     ) -> bool {
-        let content = async { self.content(wish, admitted, &files?).await };
-        let content = match content.await {
-            Ok(content) => content,
-            Err(error) => {
-                warn!(volume = place.volume_id(), %error, "access is back, and the content cannot be made");
-                return false;
-            }
-        };
         let record = record.clone();
-        let refilled = self
-            .mounting(place, move |mounter, place| {
-                mounter.refill(place, &record, &content)
+        let refilled = async {
+            let made = self.content(wish, admitted, &files?).await?;
+            self.write(place, wish, made, move |mounter, place, content| {
+                mounter.refill(place, &record, content)
             })
-            .await;
-        if refilled.is_ok() {
-            info!(
-                volume = place.volume_id(),
-                "access is back, and so is the content"
-            );
+            .await
+        };
+        let refilled: Result<(), PublishError> = refilled.await;
+        let volume = place.volume_id();
+        match &refilled {
+            Ok(()) => info!(volume, "access is back, and so is the content"),
+            Err(error) => warn!(volume, %error, "access is back, and the content cannot be made"),
         }
         refilled.is_ok()
     }
@@ -252,6 +253,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         connector: &ConnectorKey,
         passage: Passage,
     ) {
+        self.digests.forget(place);
         if self.mounting(place, M::empty).await.is_err() {
             return;
         }
@@ -269,9 +271,12 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
 
     /// Nothing stays in a volume that says that it is empty.
     async fn empty_again(&self, place: &VolumePath) {
+        self.digests.forget(place);
         let emptied = self.mounting(place, |mounter, place| match mounter.look(place)? {
             OnDisk::Emptied(_) => mounter.empty(place),
-            OnDisk::Nothing | OnDisk::Partial | OnDisk::Published(_) => Ok(()),
+            OnDisk::Nothing | OnDisk::Partial | OnDisk::Published(_) | OnDisk::Rejected(_) => {
+                Ok(())
+            }
         });
         // What is wrong is in the log, and the next call tries again.
         let _ = emptied.await;

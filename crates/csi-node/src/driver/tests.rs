@@ -6,13 +6,20 @@ mod deliver;
 mod gate;
 mod lapses;
 mod lists;
+mod memory;
+mod reject;
 mod republish;
 mod standing;
 mod switched;
+mod unchanged;
 
 use std::{sync::Arc, time::Duration};
 
-use connectors_api::{access_request::Phase, reason::Ready};
+use connectors_api::{
+    AccessRequest,
+    access_request::{AccessRequestStatus, Phase},
+    reason::Ready,
+};
 use evaluation_api::access::Requestable;
 use futures::poll;
 use tokio::time::{Instant, sleep};
@@ -50,7 +57,10 @@ fn check_invariant(world: &World, result: &Result_) {
     let found = node.found.get(&place("tool"));
     match result {
         Ok(()) => assert!(
-            matches!(found, Some(OnDisk::Published(_) | OnDisk::Emptied(_))),
+            matches!(
+                found,
+                Some(OnDisk::Published(_) | OnDisk::Emptied(_) | OnDisk::Rejected(_))
+            ),
             "published: {found:?}"
         ),
         Err(error) if is_final(error.code()) => assert_eq!(found, None, "{error}"),
@@ -70,6 +80,17 @@ fn calls(world: &World, call: &str) -> usize {
         .iter()
         .filter(|made| made.starts_with(call))
         .count()
+}
+
+/// How often something had this result.
+fn counted(world: &World, family: &str, result: &str) -> f64 {
+    let families = world.registry.gather();
+    let family = families.iter().find(|it| it.name() == family);
+    let metrics = family.map_or(&[][..], |it| it.get_metric());
+    let metric = metrics
+        .iter()
+        .find(|it| it.get_label()[0].value() == result);
+    metric.map_or(0.0, |it| it.get_counter().get_value())
 }
 
 fn told(world: &World) -> Vec<EventWord> {
@@ -101,6 +122,32 @@ async fn held(world: &World) -> tokio::task::JoinHandle<Result_> {
     sleep(Duration::from_secs(1)).await;
     assert!(!call.is_finished());
     call
+}
+
+/// The request of a pod as the API server has it in the end.
+fn over(pod: &str, connector: &str, phase: Phase) -> AccessRequest {
+    let mut wish = wish(&[connector]);
+    pod.clone_into(&mut wish.pod.uid);
+    let mut request = our_request(&wish, &key(connector));
+    request.metadata.uid = Some("r1".to_owned());
+    request.status = Some(AccessRequestStatus {
+        phase: Some(phase),
+        ..AccessRequestStatus::default()
+    });
+    request
+}
+
+/// A pod is rejected, and the API server says so too.
+fn rejects(world: &World, pod: &str) {
+    let rejected = denied(Phase::Rejected, Ready::CheckRejected);
+    world.evaluator.says("tools/harbor", Some(rejected));
+    let request = over(pod, "tools/harbor", Phase::Rejected);
+    world.kubernetes.cluster().found = Lookup::Found(Box::new(request));
+}
+
+fn asks_for_a_file(request: &mut NodePublishVolumeRequest) {
+    let attribute = ("onRejected".to_owned(), "ErrorFile".to_owned());
+    request.volume_context.extend([attribute]);
 }
 
 fn unpublish_request() -> NodeUnpublishVolumeRequest {

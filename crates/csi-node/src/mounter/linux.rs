@@ -3,9 +3,11 @@
 //! Every folder on the way is opened without following links and without leaving the pods' folder, and
 //! what is mounted is mounted on the descriptor that was looked at.
 
+mod sweep;
+
 use std::{
     ffi::CStr,
-    fs, io,
+    io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     path::{Path, PathBuf},
 };
@@ -18,16 +20,14 @@ use rustix::{
     io::Errno,
     mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount},
 };
-use tracing::{info, warn};
+use tracing::warn;
 
-use super::{
-    MountError, Mounter, OnDisk, Passage, root_dir::RootDir, table::mount_points, tmpfs::VolumeRoot,
-};
+use super::{MountError, Mounter, OnDisk, Passage, root_dir::RootDir, tmpfs::VolumeRoot};
 use crate::{
     content::{Content, Record},
-    volume::{PodsDir, VolumePath},
+    error_file::ErrorFile,
+    volume::VolumePath,
 };
-use service_kit::report;
 
 #[cfg(test)]
 mod tests;
@@ -71,30 +71,29 @@ impl Linux {
         }
     }
 
-    /// Removes what earlier processes began and nobody was told about.
-    pub(crate) fn sweep(&self, pods: &PodsDir) {
-        let table = match fs::read_to_string("/proc/self/mountinfo") {
-            Ok(table) => table,
-            Err(error) => {
-                warn!(error = report(&error), "cannot read the table of mounts");
-                return;
-            }
-        };
-        let points = mount_points(&table, TMPFS, &self.source);
-        for place in points.iter().filter_map(|point| pods.at(point)) {
-            let swept = match self.look(&place) {
-                Ok(OnDisk::Partial) => self.clear(&place),
-                Ok(OnDisk::Nothing | OnDisk::Published(_) | OnDisk::Emptied(_)) => {
-                    continue;
-                }
-                Err(error) => Err(error),
-            };
-            let volume = place.volume_id();
-            match swept {
-                Ok(()) => info!(volume, "removed a volume that was never completed"),
-                Err(error) => warn!(volume, error = report(&error), "cannot sweep a volume"),
-            }
+    /// A file system of ours at a place where nothing is.
+    fn make(&self, place: &VolumePath) -> Result<VolumeRoot, MountError> {
+        let parent = parent(place)?.ok_or_else(|| {
+            step("open", &place.target())(io::Error::from(io::ErrorKind::NotFound))
+        })?;
+        match mkdirat(&parent, VolumePath::TARGET, TARGET_MODE) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(step("make", &place.target())(error.into())),
         }
+        let TargetPath::Bare(bare) = target(place, &parent)? else {
+            return Err(MountError::Foreign {
+                path: place.target(),
+            });
+        };
+        mount(
+            &self.source,
+            by_descriptor(&bare),
+            TMPFS,
+            hardened(),
+            LIMITS,
+        )
+        .map_err(|error| step("mount on", &place.target())(error.into()))?;
+        mounted(place)
     }
 }
 
@@ -123,35 +122,22 @@ impl Mounter for Linux {
         content: &Content,
         passage: Passage,
     ) -> Result<(), MountError> {
-        let parent = parent(place)?.ok_or_else(|| {
-            step("open", &place.target())(io::Error::from(io::ErrorKind::NotFound))
-        })?;
-        match mkdirat(&parent, VolumePath::TARGET, TARGET_MODE) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(step("make", &place.target())(error.into())),
-        }
-        let TargetPath::Bare(bare) = target(place, &parent)? else {
-            return Err(MountError::Foreign {
-                path: place.target(),
-            });
-        };
-        mount(
-            &self.source,
-            by_descriptor(&bare),
-            TMPFS,
-            hardened(),
-            LIMITS,
-        )
-        .map_err(|error| step("mount on", &place.target())(error.into()))?;
-        drop(bare);
-        let TargetPath::Mounted(root) = target(place, &parent)? else {
-            return Err(MountError::Foreign {
-                path: place.target(),
-            });
-        };
+        let root = self.make(place)?;
         root.write_content(content)?;
         root.mark(passage)?;
         root.complete(record)?;
+        seal(&root)
+    }
+
+    fn publish_error(
+        &self,
+        place: &VolumePath,
+        record: &Record,
+        error: &ErrorFile,
+    ) -> Result<(), MountError> {
+        let root = self.make(place)?;
+        root.write_error(error)?;
+        root.rejected(record)?;
         seal(&root)
     }
 
@@ -183,14 +169,7 @@ impl Mounter for Linux {
     }
 
     fn refresh(&self, place: &VolumePath, content: &Content) -> Result<bool, MountError> {
-        let foreign = || MountError::Foreign {
-            path: place.target(),
-        };
-        let parent = parent(place)?.ok_or_else(foreign)?;
-        let TargetPath::Mounted(root) = target(place, &parent)? else {
-            return Err(foreign());
-        };
-        if root.holds(content)? {
+        if mounted(place)?.holds(content)? {
             return Ok(false);
         }
         change(place, |root| root.renew(content)).map(|()| true)
@@ -267,18 +246,24 @@ fn target(place: &VolumePath, parent: &OwnedFd) -> Result<TargetPath, MountError
     Ok(TargetPath::Mounted(VolumeRoot(RootDir::new(fd, path))))
 }
 
+/// The file system of ours at a place.
+fn mounted(place: &VolumePath) -> Result<VolumeRoot, MountError> {
+    let foreign = || MountError::Foreign {
+        path: place.target(),
+    };
+    let parent = parent(place)?.ok_or_else(foreign)?;
+    match target(place, &parent)? {
+        TargetPath::Mounted(root) => Ok(root),
+        TargetPath::Absent | TargetPath::Bare(_) => Err(foreign()),
+    }
+}
+
 /// Opens the file system for writing for as long as the change takes.
 fn change(
     place: &VolumePath,
     change: impl FnOnce(&VolumeRoot) -> Result<(), MountError>,
 ) -> Result<(), MountError> {
-    let foreign = || MountError::Foreign {
-        path: place.target(),
-    };
-    let parent = parent(place)?.ok_or_else(foreign)?;
-    let TargetPath::Mounted(root) = target(place, &parent)? else {
-        return Err(foreign());
-    };
+    let root = mounted(place)?;
     remount(&root, hardened())?;
     let changed = change(&root);
     // Sealed again even when the change failed.

@@ -2,6 +2,7 @@
 //!
 //! `.connector/<namespace>_<name>/<fact>`, and either `.connector/.complete` or `.connector/.revoked`,
 //! which are one file under two names: it is renamed, so that there is always exactly one of them.
+//! A volume that holds an error has `.error.json` and the marker `.connector/.rejected`, and nothing else, for ever.
 //!
 //! Facts that are taken away lose their content and move to `.connector/.removed`. They keep their files: one that
 //! a pod has open, or mounted by a `subPath`, would go on to be read without its name, and the kernel makes no file
@@ -11,8 +12,9 @@
 //! can write an attribute of this class, so that no pod can make itself such a volume in the moment in
 //! which the file system is writable.
 
+use connector_files::ERROR_FILE;
 use rustix::{
-    fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr},
+    fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr, fstatvfs},
     io::Errno,
 };
 use tracing::warn;
@@ -22,10 +24,14 @@ use super::{
     file_sets::{FILES, FOLDER, FileSets},
     root_dir::RootDir,
 };
-use crate::content::{ConnectorFacts, Content, Record};
+use crate::{
+    content::{ConnectorFacts, Content, INODE, Record},
+    error_file::ErrorFile,
+};
 
 const COMPLETE: &str = ".connector/.complete";
 const REVOKED: &str = ".connector/.revoked";
+const REJECTED: &str = ".connector/.rejected";
 const NEW_MARKER: &str = ".connector/.new-marker";
 const REMOVED: &str = ".connector/.removed";
 const NEW_FACT: &str = ".connector/.new-fact";
@@ -43,9 +49,36 @@ impl VolumeRoot {
         if let Some(record) = self.marker(COMPLETE)? {
             return Ok(OnDisk::Published(record));
         }
+        if let Some(record) = self.marker(REVOKED)? {
+            return Ok(OnDisk::Emptied(record));
+        }
         Ok(self
-            .marker(REVOKED)?
-            .map_or(OnDisk::Partial, OnDisk::Emptied))
+            .marker(REJECTED)?
+            .map_or(OnDisk::Partial, OnDisk::Rejected))
+    }
+
+    /// The memory that the files of the volume take, in bytes.
+    pub(super) fn memory(&self) -> Result<usize, MountError> {
+        let stat = fstatvfs(self.0.fd());
+        let stat = stat.map_err(|error| self.0.failed("look at", "", error.into()))?;
+        let pages = stat.f_blocks.saturating_sub(stat.f_bfree);
+        let inodes = stat.f_files.saturating_sub(stat.f_ffree);
+        let bytes = |count: u64, size: u64| {
+            usize::try_from(count.saturating_mul(size)).unwrap_or(usize::MAX)
+        };
+        let inodes = usize::try_from(inodes).unwrap_or(usize::MAX);
+        Ok(bytes(pages, stat.f_frsize).saturating_add(inodes.saturating_mul(INODE)))
+    }
+
+    /// Writes the one file of a volume whose pod was refused.
+    pub(super) fn write_error(&self, error: &ErrorFile) -> Result<(), MountError> {
+        self.0.folder(FOLDER)?;
+        self.0.write(ERROR_FILE, error.text().as_bytes())
+    }
+
+    /// Says that the volume holds an error alone: the last step.
+    pub(super) fn rejected(&self, record: &Record) -> Result<(), MountError> {
+        self.write_marker(record, REJECTED)
     }
 
     fn marker(&self, name: &str) -> Result<Option<Record>, MountError> {
@@ -127,10 +160,15 @@ impl VolumeRoot {
         }
         // Nobody has seen the volume yet, and nothing was ever taken from it.
         self.0.remove(REMOVED)?;
+        self.write_marker(record, COMPLETE)
+    }
+
+    /// A marker is there at once and whole.
+    fn write_marker(&self, record: &Record, marker: &str) -> Result<(), MountError> {
         let json = serde_json::to_vec(record)
             .map_err(|error| self.0.failed("write", NEW_MARKER, error.into()))?;
         self.0.write(NEW_MARKER, &json)?;
-        self.0.rename(NEW_MARKER, COMPLETE)
+        self.0.rename(NEW_MARKER, marker)
     }
 
     /// Says how the pod comes to the volume. Where the kernel keeps no such attributes it says nothing,

@@ -121,7 +121,12 @@ fn waited(story: &mut Story<'_>, number: usize, call: &Call) {
 }
 
 /// No token in it, and what is told of a request only in the connector's own namespace.
-fn told(story: &mut Story<'_>, number: usize, text: &str, at_home: impl Fn(&str) -> bool) {
+pub(super) fn told(
+    story: &mut Story<'_>,
+    number: usize,
+    text: &str,
+    at_home: impl Fn(&str) -> bool,
+) {
     let home = text
         .split_once("told in <")
         .and_then(|(_, rest)| rest.split_once('>'));

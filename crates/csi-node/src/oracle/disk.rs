@@ -10,6 +10,7 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{
     content::{ConnectorFacts, Content, Record},
+    error_file::ErrorFile,
     mounter::{MountError, Mounter, OnDisk, Passage},
     volume::VolumePath,
 };
@@ -22,6 +23,7 @@ enum Marker {
     None,
     Complete(Record),
     Revoked(Record),
+    Rejected(Record),
 }
 
 /// What is at a place.
@@ -32,6 +34,8 @@ pub(super) struct Volume {
     /// What the pod finds, by folder.
     pub(super) content: BTreeMap<String, Folder>,
     pub(super) while_off: bool,
+    /// The error that it holds instead of content.
+    error: Option<String>,
     is_sealed: bool,
 }
 
@@ -40,8 +44,12 @@ pub(super) struct Volume {
 pub(super) enum State {
     Absent,
     Partial,
-    Full { while_off: bool },
+    Full {
+        while_off: bool,
+    },
     Empty,
+    /// It holds an error, and nothing else.
+    Rejected,
 }
 
 /// A change that a pod notices.
@@ -56,6 +64,8 @@ pub(super) enum What {
     Emptied {
         while_off: bool,
     },
+    /// An error is there, with this text.
+    Rejected(String),
     Cleared,
 }
 
@@ -116,7 +126,10 @@ impl Disk {
                 while_off: volume.while_off,
             },
             (Marker::Revoked(_), true) => State::Empty,
-            (Marker::Complete(_) | Marker::Revoked(_) | Marker::None, _) => State::Partial,
+            (Marker::Rejected(_), true) => State::Rejected,
+            (Marker::Complete(_) | Marker::Revoked(_) | Marker::Rejected(_) | Marker::None, _) => {
+                State::Partial
+            }
         }
     }
 
@@ -222,6 +235,24 @@ impl OfProcess {
         })
     }
 
+    fn make(&self, place: &VolumePath) -> Result<(), MountError> {
+        let bare = Volume {
+            is_mounted: false,
+            marker: Marker::None,
+            content: BTreeMap::new(),
+            while_off: false,
+            error: None,
+            is_sealed: false,
+        };
+        self.step("make", |disk| {
+            let before = disk.volumes.insert(place.clone(), bare);
+            if before.is_some() {
+                disk.problems.push("mounted over something".to_owned());
+            }
+        })?;
+        self.change("mount", place, |volume| volume.is_mounted = true)
+    }
+
     fn write(&self, place: &VolumePath, content: &Content) -> Result<(), MountError> {
         self.change("set aside", place, |volume| volume.content.clear())?;
         for facts in &content.facts {
@@ -259,6 +290,7 @@ impl Mounter for OfProcess {
                 Marker::None => OnDisk::Partial,
                 Marker::Complete(record) => OnDisk::Published(record.clone()),
                 Marker::Revoked(record) => OnDisk::Emptied(record.clone()),
+                Marker::Rejected(record) => OnDisk::Rejected(record.clone()),
             },
         })?;
         if !matches!(found, OnDisk::Nothing | OnDisk::Partial) && !self.disk().is_sealed(place) {
@@ -274,24 +306,31 @@ impl Mounter for OfProcess {
         content: &Content,
         passage: Passage,
     ) -> Result<(), MountError> {
-        let bare = Volume {
-            is_mounted: false,
-            marker: Marker::None,
-            content: BTreeMap::new(),
-            while_off: false,
-            is_sealed: false,
-        };
-        self.step("make", |disk| {
-            let before = disk.volumes.insert(place.clone(), bare);
-            if before.is_some() {
-                disk.problems.push("mounted over something".to_owned());
-            }
-        })?;
-        self.change("mount", place, |volume| volume.is_mounted = true)?;
+        self.make(place)?;
         self.write(place, content)?;
         let while_off = passage == Passage::WhileOff;
         self.change("mark", place, |volume| volume.while_off = while_off)?;
         self.complete(place, record)?;
+        self.seal(place, true)
+    }
+
+    fn publish_error(
+        &self,
+        place: &VolumePath,
+        record: &Record,
+        error: &ErrorFile,
+    ) -> Result<(), MountError> {
+        self.make(place)?;
+        let text = error.text().to_owned();
+        self.change("write the error", place, |volume| volume.error = Some(text))?;
+        self.step("reject", |disk| {
+            let Some(volume) = disk.volumes.get_mut(place) else {
+                return;
+            };
+            volume.marker = Marker::Rejected(record.clone());
+            let text = volume.error.clone().unwrap_or_default();
+            disk.note(place, What::Rejected(text));
+        })?;
         self.seal(place, true)
     }
 

@@ -21,10 +21,30 @@ pub(super) const SLOTS: [(&str, &str); 3] = [
     ("shop-2", "deploy-1"),
 ];
 const ACCOUNT: &str = "builder";
-const VOLUMES: [Volume; 3] = [
-    ("tool", "tools/harbor", Permission::Apis),
-    ("tool-1", "tools/harbor-2,own", Permission::Apis),
-    ("both", "tools/harbor,tools-2/harbor", Permission::Proxy),
+const fn volume(
+    name: &'static str,
+    list: &'static str,
+    permission: Permission,
+    error_file: bool,
+) -> Volume {
+    Volume {
+        name,
+        list,
+        permission,
+        error_file,
+    }
+}
+
+const VOLUMES: [Volume; 4] = [
+    volume("tool", "tools/harbor", Permission::Apis, false),
+    volume("tool-1", "tools/harbor-2,own", Permission::Apis, false),
+    volume(
+        "both",
+        "tools/harbor,tools-2/harbor",
+        Permission::Proxy,
+        true,
+    ),
+    volume("tool-10", "tools/harbor-2", Permission::Apis, true),
 ];
 const STEPS: usize = 60;
 
@@ -316,7 +336,7 @@ impl Life {
         }
         self.advance(Duration::from_secs(5)).await;
         let (held, bare) = (self.node.process.held(), self.node.disk().is_bare());
-        if held != [0; 4] || !bare {
+        if held != [0; 6] || !bare {
             let problem = format!("after the removal of all: {held:?}, disk bare: {bare}");
             self.node.problems.push(problem);
         }
@@ -325,7 +345,7 @@ impl Life {
     /// No call lasts longer than the longest wait, and none leaves a lock, room or a follower.
     async fn quiet(&mut self, when: &str) {
         self.advance(HOLD + Duration::from_secs(15)).await;
-        let [locks, room, _, _] = self.node.process.held();
+        let [locks, room, ..] = self.node.process.held();
         let (open, followers) = (self.node.open(), self.node.shared.followers());
         let gauge = self.node.process.metric("mount_held");
         if (locks, room, followers) != (0, 0, 0) || !open.is_empty() || gauge != 0.0 {

@@ -15,8 +15,23 @@ use super::{
 };
 use crate::error::PublishError;
 
-const ONE: Volume = ("tool", "tools/harbor", Permission::Apis);
-pub(super) const TWO: Volume = ("both", "tools/harbor,own", Permission::Apis);
+const ONE: Volume = Volume {
+    name: "tool",
+    list: "tools/harbor",
+    permission: Permission::Apis,
+    error_file: false,
+};
+pub(super) const TWO: Volume = Volume {
+    name: "both",
+    list: "tools/harbor,own",
+    ..ONE
+};
+/// For the same connector, with an error for a pod that is refused for good.
+const LOUD: Volume = Volume {
+    name: "loud",
+    error_file: true,
+    ..ONE
+};
 
 /// What cuts a call off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +69,12 @@ enum Case {
     WhileOff(OnEnable),
     /// The same, removed after it was told about.
     Removed,
+    /// Refused, with an error in the volume, or with one that is there already.
+    Loud,
+    LoudAgain,
 }
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 15] = [
     Case::Allowed,
     Case::AllowedTwice,
     Case::Waits,
@@ -70,6 +88,8 @@ const CASES: [Case; 13] = [
     Case::WhileOff(OnEnable::Request),
     Case::WhileOff(OnEnable::Empty),
     Case::Removed,
+    Case::Loud,
+    Case::LoudAgain,
 ];
 
 pub(super) struct Scene {
@@ -105,10 +125,10 @@ impl Scene {
     }
 
     pub(super) fn rights(&self, are_there: bool) {
-        let (_, list, permission) = self.volume;
+        let volume = self.volume;
         self.node.shared.change(|truth| {
-            for connector in list.split(',') {
-                let right = kubelet::right(&self.pod, connector, permission);
+            for connector in volume.list.split(',') {
+                let right = kubelet::right(&self.pod, connector, volume.permission);
                 if are_there {
                     truth.standing.insert(right);
                 } else {
@@ -152,6 +172,16 @@ impl Scene {
         match case {
             Case::Allowed | Case::AllowedTwice => self.rights(true),
             Case::Waits | Case::WaitsForTwo | Case::Refused => {}
+            Case::Loud | Case::LoudAgain => {
+                // Another volume of the pod was refused before.
+                self.volume = ONE;
+                self.request_becomes(Phase::Rejected).await;
+                self.volume = LOUD;
+                if case == Case::LoudAgain {
+                    self.published().await;
+                    assert_eq!(self.state(), State::Rejected);
+                }
+            }
             Case::Off => self.turn("false", OnEnable::Keep),
             Case::Kept | Case::Emptied | Case::Refilled => {
                 self.rights(true);
@@ -258,6 +288,7 @@ async fn cut_at(case: Case, cut: Cut, point: usize) -> bool {
     if cut == Cut::HangUp && !was_over {
         assert!(began.elapsed() > Duration::from_secs(100), "{context}");
     }
+    let was_rejected = scene.state() == State::Rejected;
     // Everything works again: the next call is not in anybody's way.
     if cut == Cut::Terminate {
         scene.node.restart();
@@ -276,10 +307,16 @@ async fn cut_at(case: Case, cut: Cut, point: usize) -> bool {
         let is_ok = end.is_some_and(|end| matches!(end.outcome, Outcome::Published(Ok(()))));
         assert!(is_ok, "{context}: {end:?}");
     }
-    assert!(matches!(scene.state(), State::Full { .. }), "{context}");
+    let state = scene.state();
+    let is_right = match state {
+        State::Full { .. } => !was_rejected,
+        State::Rejected => was_rejected,
+        State::Absent | State::Partial | State::Empty => false,
+    };
+    assert!(is_right, "{context}: {state:?}");
     let last = scene.unpublish();
     scene.done(last).await;
-    assert_eq!(scene.node.process.held(), [0; 4], "{context}");
+    assert_eq!(scene.node.process.held(), [0; 6], "{context}");
     assert!(scene.node.disk().is_bare(), "{context}");
     let verdict = scene.node.judged();
     assert!(
@@ -292,7 +329,7 @@ async fn cut_at(case: Case, cut: Cut, point: usize) -> bool {
 
 /// What a call took is given back, whatever became of it.
 fn settled(scene: &Scene, case: Case, context: &str) {
-    let [locks, room, kept, asked] = scene.node.process.held();
+    let [locks, room, kept, asked, ..] = scene.node.process.held();
     let followers = scene.node.shared.followers();
     assert_eq!((locks, room, followers), (0, 0, 0), "{context}");
     assert!(scene.node.process.metric("mount_held") == 0.0, "{context}");

@@ -41,10 +41,10 @@ impl Life {
 
     /// A right at any time comes, or goes.
     pub(super) fn right(&mut self, everybody_knows: bool) {
-        let (pod, (_, list, permission)) = self.any_volume();
-        let connectors: Vec<&str> = list.split(',').collect();
+        let (pod, volume) = self.any_volume();
+        let connectors: Vec<&str> = volume.list.split(',').collect();
         let connector = self.dice.one_of(&connectors);
-        let right = kubelet::right(&pod, connector, permission);
+        let right = kubelet::right(&pod, connector, volume.permission);
         let mut came = false;
         self.node.shared.change(|truth| {
             let rights = if everybody_knows {

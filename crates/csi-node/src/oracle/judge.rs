@@ -10,6 +10,7 @@ use super::{
     cluster::LATE,
     disk::{Change, State, What},
     node::{Call, Gate, Kind, Node, Outcome},
+    rejected,
     server::proven,
     steady,
     truth::{Asker, Says, Truth, Verb},
@@ -23,13 +24,14 @@ use crate::{
 pub(super) type Tally = BTreeMap<&'static str, usize>;
 
 /// A usual run meets each of these.
-pub(super) const MUST_BE_MET: [&str; 24] = [
+pub(super) const MUST_BE_MET: [&str; 27] = [
     "mounted, gated",
     "mounted, while off",
     "refilled",
     "emptied, gated",
     "emptied, while off",
     "removed",
+    "mounted, error alone",
     "hung up",
     "final error",
     "token of another pod",
@@ -39,6 +41,8 @@ pub(super) const MUST_BE_MET: [&str; 24] = [
     "steady: mounted",
     "steady: not mounted",
     "steady: refused",
+    "steady: error alone",
+    "steady: error stays",
     "steady: kept",
     "steady: emptied",
     "steady: refilled",
@@ -120,6 +124,7 @@ pub(super) fn judge(node: &Node) -> Verdict {
         story.answer(number, call);
         steady::judge(&mut story, number, call);
     }
+    rejected::judge(&mut story);
     bounds::judge(&mut story);
     Verdict {
         problems: story.problems,
@@ -209,14 +214,15 @@ impl Story<'_> {
     }
 
     fn change(&mut self, change: &Change) {
-        let (first, patience) = match &change.what {
-            What::Delivered { first, .. } => (*first, Duration::ZERO),
-            What::Emptied { .. } | What::Cleared => (false, Duration::ZERO),
+        let first = match &change.what {
+            What::Delivered { first, .. } => *first,
+            What::Rejected(_) => true,
+            What::Emptied { .. } | What::Cleared => false,
         };
         if change.what == What::Cleared {
             return self.met("removed");
         }
-        let patience = if first { patience } else { LOOKED_AFTER };
+        let patience = if first { Duration::ZERO } else { LOOKED_AFTER };
         let found = self.doer(change, patience, true);
         let Some((number, call)) = found.map(|(number, _)| (number, &self.calls[number])) else {
             return self.wrong(
@@ -253,6 +259,7 @@ impl Story<'_> {
                 self.content(number, call, change);
             }
             What::Emptied { while_off } => self.emptied(number, call, at, *while_off),
+            What::Rejected(text) => self.rejected(number, call, at, text),
             What::Cleared => {}
         }
     }
@@ -294,7 +301,7 @@ impl Story<'_> {
     }
 
     /// The token was that of the very pod that the volume is for.
-    fn bearer(&mut self, number: usize, call: &Call, at: Instant) {
+    pub(super) fn bearer(&mut self, number: usize, call: &Call, at: Instant) {
         let Kind::Publish { askers, token, .. } = &call.kind else {
             return;
         };
@@ -375,7 +382,7 @@ impl Story<'_> {
             Outcome::Published(Ok(())) if alone => {
                 let files = match end.state {
                     State::Full { .. } => askers(call).len(),
-                    State::Empty => 0,
+                    State::Empty | State::Rejected => 0,
                     State::Absent | State::Partial => usize::MAX,
                 };
                 let broke = |at: &Instant| *at >= call.start && *at <= end.at;

@@ -14,14 +14,22 @@ use crate::{
     volume::VolumePath,
 };
 
-/// A volume of a pod: its name, its connectors, the permission.
-pub(super) type Volume = (&'static str, &'static str, Permission);
+/// A volume of a pod, as its author wrote it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Volume {
+    pub(super) name: &'static str,
+    /// Its connectors.
+    pub(super) list: &'static str,
+    pub(super) permission: Permission,
+    /// The pod wants to start when it is refused for good.
+    pub(super) error_file: bool,
+}
 
 pub(super) const FOREVER: Duration = Duration::from_hours(10_000);
 
 /// Where a pod's volume is.
 pub(super) fn place(pod: &PodFacts, volume: Volume) -> VolumePath {
-    place_of(Path::new(KUBELET), &pod.uid, volume.0)
+    place_of(Path::new(KUBELET), &pod.uid, volume.name)
 }
 
 /// The call for a volume of a pod that is said to be this one.
@@ -31,7 +39,12 @@ pub(super) fn publish(
     token: String,
     limit: Option<Duration>,
 ) -> (VolumePath, NodePublishVolumeRequest, Kind) {
-    let (_, list, permission) = volume;
+    let Volume {
+        list,
+        permission,
+        error_file,
+        ..
+    } = volume;
     let place = place(pod, volume);
     let mut request = request_at(&place);
     let tokens = serde_json::json!({"connectors.alauda.io": {"token": &token}});
@@ -46,6 +59,10 @@ pub(super) fn publish(
         let context = &mut request.volume_context;
         context.insert(key.to_owned(), value.to_owned());
     }
+    if error_file {
+        let attribute = ("onRejected".to_owned(), "ErrorFile".to_owned());
+        request.volume_context.extend([attribute]);
+    }
     let key = "csi.storage.k8s.io/serviceAccount.tokens".to_owned();
     request.secrets.insert(key, tokens.to_string());
     let asker = |connector: &str| Asker {
@@ -57,6 +74,7 @@ pub(super) fn publish(
         askers: list.split(',').map(asker).collect(),
         token,
         limit,
+        error_file,
     };
     (place, request, kind)
 }

@@ -29,17 +29,18 @@ use super::{
     truth::Asker,
 };
 use crate::{
+    content_digests::ContentDigests,
     driver::{Driver, RENDERS, Settings, UnpublishError},
     error::PublishError,
     event_cache::EventCache,
     exempt_volumes::ExemptVolumes,
     hold_quota::{HoldLimits, HoldQuota},
     locks::Locks,
+    memory_quota::MemoryQuota,
     metrics::Metrics,
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
     request_quota::RequestQuota,
-    testing::proxy_tokens,
-    testing::{KUBELET, NODE},
+    testing::{KUBELET, MEMORY, NODE, PAGE, proxy_tokens},
     tool_cache::ToolCache,
     volume::{PodsDir, VolumePath},
 };
@@ -68,6 +69,8 @@ pub(super) enum Kind {
         askers: Vec<Asker>,
         token: String,
         limit: Option<Duration>,
+        /// The pod wants to start when it is refused for good.
+        error_file: bool,
     },
     Unpublish,
 }
@@ -144,6 +147,7 @@ impl Process {
                 hold: HOLD,
                 proxy: proxy_tokens(),
                 conflict: FileConflict::Refuse,
+                page: PAGE,
             },
             evaluator: of_process.clone(),
             kubernetes: of_process,
@@ -151,6 +155,8 @@ impl Process {
             switch: switched,
             object,
             kept: ExemptVolumes::new(metrics.kept.clone()),
+            digests: ContentDigests::default(),
+            memory: MemoryQuota::new(MEMORY, metrics.memory.clone()),
             metrics,
             stop,
             holds: HoldQuota::new(ROOM),
@@ -180,12 +186,14 @@ impl Process {
     }
 
     /// Entries of everything that has to be given back, and places that are taken.
-    pub(super) fn held(&self) -> [usize; 4] {
+    pub(super) fn held(&self) -> [usize; 6] {
         let Driver {
             holds,
             kept,
             asked,
             locks,
+            digests,
+            memory,
             ..
         } = &*self.driver;
         let taken = ROOM.node - holds.free();
@@ -194,6 +202,8 @@ impl Process {
             holds.census() + taken,
             kept.census(),
             asked.census(),
+            digests.census(),
+            memory.census(),
         ]
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use connectors_api::{AccessRequest, Connector, ConnectorClass, Permission};
+use connectors_api::{
+    AccessRequest, Connector, ConnectorClass, Permission, access_request::AccessRequestStatus,
+};
 use k8s_openapi::{
     api::{
         authentication::v1::TokenReviewStatus, authorization::v1::SubjectAccessReviewSpec,
@@ -113,6 +115,11 @@ impl Kubernetes for OfProcess {
         let found = truth.requests.get(&(namespace.to_owned(), name.to_owned()));
         Ok(found.map_or(Lookup::Absent, |facts| {
             let mut object = facts.object.clone();
+            object.metadata.uid = Some(facts.uid.clone());
+            object.status = Some(AccessRequestStatus {
+                phase: facts.phase,
+                ..AccessRequestStatus::default()
+            });
             if facts.being_deleted {
                 object.metadata.deletion_timestamp = Some(moment());
             }

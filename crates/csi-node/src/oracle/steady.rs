@@ -10,7 +10,7 @@ use super::{
     judge::{Story, askers},
     node::{Call, End, Gate, Kind, Outcome},
     server::proven,
-    truth::{Asker, Creation, Says, Truth},
+    truth::{Asker, Creation, RequestFacts, Says, Truth},
 };
 use crate::error::PublishError;
 
@@ -24,10 +24,18 @@ struct Scene<'a> {
     proven: bool,
     askers: &'a [Asker],
     took: Duration,
+    /// The pod wants an error when it is refused for good.
+    error_file: bool,
 }
 
 pub(super) fn judge(story: &mut Story<'_>, number: usize, call: &Call) {
-    let (Kind::Publish { token, .. }, Some(end)) = (&call.kind, &call.end) else {
+    let (
+        Kind::Publish {
+            token, error_file, ..
+        },
+        Some(end),
+    ) = (&call.kind, &call.end)
+    else {
         return;
     };
     let Some(truth) = unchanged(story, call, end) else {
@@ -61,6 +69,7 @@ pub(super) fn judge(story: &mut Story<'_>, number: usize, call: &Call) {
         proven,
         askers,
         took: end.at - call.start,
+        error_file: *error_file,
     };
     let Outcome::Published(result) = &end.outcome else {
         return;
@@ -72,9 +81,13 @@ pub(super) fn judge(story: &mut Story<'_>, number: usize, call: &Call) {
         return;
     }
     let (met, right) = match call.before {
-        State::Absent | State::Partial => first_mount(&scene, result),
+        State::Absent | State::Partial => first_mount(&scene, result, end.state),
         State::Full { while_off } => looked_after(&scene, result, end.state, while_off),
         State::Empty => refilled(&scene, result, end.state),
+        State::Rejected => {
+            let right = result.is_ok() && end.state == State::Rejected && scene.took <= SOON;
+            (Some("steady: error stays"), right)
+        }
     };
     if let Some(met) = met {
         story.met(met);
@@ -123,15 +136,16 @@ fn unchanged(story: &Story<'_>, call: &Call, end: &End) -> Option<Truth> {
 
 type Met = (Option<&'static str>, bool);
 
-fn first_mount(scene: &Scene<'_>, result: &Result<(), PublishError>) -> Met {
+fn first_mount(scene: &Scene<'_>, result: &Result<(), PublishError>, after: State) -> Met {
     let Scene {
         truth,
         gate,
         proven,
         askers,
         took,
+        error_file,
     } = scene;
-    let done = result.is_ok();
+    let done = result.is_ok() && after != State::Rejected;
     if !truth.is_whole() {
         return (None, true);
     }
@@ -153,16 +167,38 @@ fn first_mount(scene: &Scene<'_>, result: &Result<(), PublishError>) -> Met {
     if done {
         return (Some("steady: not mounted"), false);
     }
+    if allowed {
+        return (Some("steady: not mounted"), result.is_err());
+    }
+    let of = |asker: &Asker, is: fn(&RequestFacts) -> bool| {
+        let request = truth.request_of(asker).map(|(_, request)| request);
+        !truth.allows(asker) && request.is_some_and(is)
+    };
+    let is_no = askers.iter().any(|it| of(it, RequestFacts::is_no_for_good));
+    if *error_file && is_no {
+        // The end of the pod comes first.
+        let ends = askers
+            .iter()
+            .any(|it| of(it, RequestFacts::is_with_its_pod));
+        let has_error = after == State::Rejected && *took <= SOON;
+        let right = if ends {
+            *result == Err(PublishError::PodEnding)
+        } else {
+            result.is_ok() && has_error
+        };
+        return (Some("steady: error alone"), right);
+    }
+    if result.is_ok() {
+        return (Some("steady: not mounted"), false);
+    }
     let over = |asker: &&Asker| {
         let request = truth.request_of(asker).map(|(_, request)| request);
         !truth.allows(asker) && request.is_some_and(|it| it.is_over() && !it.is_granted())
     };
-    if !allowed && askers.iter().any(|asker| over(&asker)) {
+    if askers.iter().any(|asker| over(&asker)) {
         let right = matches!(
             result,
-            Err(PublishError::Denied { .. }
-                | PublishError::PodEnding
-                | PublishError::Unusable { .. })
+            Err(PublishError::Denied(_) | PublishError::PodEnding | PublishError::Unusable { .. })
         );
         // Of several connectors another one may fail first, or there may be no room to ask for it.
         let several = askers.len() > 1;

@@ -59,6 +59,19 @@ impl RequestFacts {
             Some(Phase::Granted | Phase::Rejected | Phase::Revoked | Phase::Invalid) => true,
         }
     }
+
+    /// No request of the same pod gives access any more while this one is there. One that went with its pod is no answer.
+    pub(super) fn is_no_for_good(&self) -> bool {
+        matches!(self.phase, Some(Phase::Rejected | Phase::Revoked)) && !self.is_with_its_pod()
+    }
+
+    /// It is over, or will be, because its pod is.
+    pub(super) fn is_with_its_pod(&self) -> bool {
+        matches!(
+            self.reason,
+            Some(Ready::PodFinished | Ready::PodGone | Ready::PodTerminating)
+        )
+    }
 }
 
 /// Whose access is in question.

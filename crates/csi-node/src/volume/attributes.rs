@@ -13,7 +13,7 @@ use connectors_api::{
 };
 use thiserror::Error;
 
-use super::{ConnectorKey, KUBELET, ProxyTokens};
+use super::{ConnectorKey, KUBELET, OnRejected, ProxyTokens};
 
 /// A volume of more would hold its pod for the slowest of too many approvals.
 pub(super) const MAX_CONNECTORS: usize = 16;
@@ -28,8 +28,16 @@ const NAMESPACE: &str = "connector.namespace";
 const FILES: &str = "configuration.names";
 const PARAMS: &str = "configuration.params";
 const EXPIRATION: &str = "token.expiration";
-const KNOWN: [&str; 7] = [
-    CONNECTORS, PERMISSION, FILES, PARAMS, EXPIRATION, NAME, NAMESPACE,
+const ON_REJECTED: &str = "onRejected";
+const KNOWN: [&str; 8] = [
+    CONNECTORS,
+    PERMISSION,
+    FILES,
+    PARAMS,
+    EXPIRATION,
+    ON_REJECTED,
+    NAME,
+    NAMESPACE,
 ];
 
 /// How long the pod's token may have to live.
@@ -41,6 +49,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 pub(super) struct VolumeAttributes {
     pub(super) connectors: Vec<ConnectorKey>,
     pub(super) permission: Permission,
+    pub(super) on_rejected: OnRejected,
 }
 
 /// What is wrong with the attributes.
@@ -73,6 +82,9 @@ pub(crate) enum AttributeError {
     /// No permission.
     #[error("volume attribute `permission` cannot be `{0}`: use apis or proxy")]
     Permission(String),
+    /// Neither of both.
+    #[error("volume attribute `onRejected` cannot be `{0}`: use Fail or ErrorFile")]
+    OnRejected(String),
     /// Both ways at once.
     #[error(
         "volume attributes `connectors` and `{0}` exclude each other: `connectors` is the newer one"
@@ -122,9 +134,16 @@ pub(super) fn parse(
         Some(word) => Permission::from_segment(word)
             .ok_or_else(|| AttributeError::Permission(quoted(word)))?,
     };
+    let on_rejected = match context.get(ON_REJECTED) {
+        None => OnRejected::default(),
+        Some(word) => {
+            OnRejected::from_word(word).ok_or_else(|| AttributeError::OnRejected(quoted(word)))?
+        }
+    };
     Ok(VolumeAttributes {
         connectors: wanted(namespace, context)?,
         permission,
+        on_rejected,
     })
 }
 

@@ -271,7 +271,7 @@ fn an_attribute_that_would_do_nothing_is_refused_with_the_likely_word() {
     assert_eq!(
         message("speed"),
         "volume attribute `speed` is unknown: known here: connectors, permission, configuration.names, configuration.params, \
-         token.expiration, connector.name, connector.namespace"
+         token.expiration, onRejected, connector.name, connector.namespace"
     );
     assert!(message(&"a\n".repeat(500)).len() < 300);
     assert!(attribute("csi.storage.k8s.io/something.new", "x").is_ok());
@@ -385,6 +385,24 @@ fn permissions_are_apis_or_proxy() {
             AttributeError::Permission(bad.to_owned()).into()
         );
     }
+}
+
+#[test]
+fn a_refused_pod_fails_or_gets_a_file() {
+    let way = |word: &str| attribute("onRejected", word).map(|it| it.wish.on_rejected);
+    assert_eq!(
+        parse(&request()).unwrap().wish.on_rejected,
+        OnRejected::Fail
+    );
+    assert_eq!(way("Fail"), Ok(OnRejected::Fail));
+    assert_eq!(way("ErrorFile"), Ok(OnRejected::ErrorFile));
+    for bad in ["", "fail", "errorFile", "ErrorFile ", "FailPod"] {
+        let error = AttributeError::OnRejected(bad.to_owned());
+        assert_eq!(way(bad), Err(error.clone().into()));
+        assert!(error.to_string().ends_with("use Fail or ErrorFile"));
+    }
+    let likely = attribute("onreject", "Fail").unwrap_err().to_string();
+    assert!(likely.ends_with("did you mean `onRejected`?"), "{likely}");
 }
 
 #[test]

@@ -67,6 +67,26 @@ async fn ok_without_complete_content_is_found() {
 }
 
 #[tokio::test]
+async fn an_error_that_takes_the_place_of_content_or_is_filled_later_is_found() {
+    let refuses = |node: &Node| {
+        node.mount_error();
+        Ok(())
+    };
+    assert_eq!(found(|_| {}, refuses).await, []);
+    assert_eq!(found(Node::mount_error, refuses).await, []);
+    let wrong = [Finding::Incomplete(Target::Rejected)];
+    assert_eq!(found(|node| node.mount(".complete"), refuses).await, wrong);
+    assert_eq!(found(|node| node.mount(".revoked"), refuses).await, wrong);
+    let fills = |node: &Node| {
+        node.unmark();
+        node.mount(".complete");
+        Ok(())
+    };
+    let wrong = [Finding::Incomplete(Target::Complete)];
+    assert_eq!(found(Node::mount_error, fills).await, wrong);
+}
+
+#[tokio::test]
 async fn a_final_error_that_leaves_something_is_found() {
     let nothing = |_: &Node| {};
     assert_eq!(

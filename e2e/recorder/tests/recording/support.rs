@@ -112,6 +112,14 @@ impl Node {
         .unwrap();
     }
 
+    /// Mounts the volume with an error and nothing else, whatever was there.
+    pub(crate) fn mount_error(&self) {
+        // There may be nothing.
+        let _ = fs::remove_dir_all(self.target());
+        self.mount(".rejected");
+        fs::write(self.target().join(".error.json"), "{}").unwrap();
+    }
+
     /// Takes the files of the volume away.
     pub(crate) fn unmark(&self) {
         fs::remove_dir_all(self.target().join(".connector")).unwrap();

@@ -7,7 +7,7 @@ use super::*;
 use crate::{testing::PROXY, tool_cache};
 
 /// A class whose configuration writes the address and the token.
-fn class(text: &str) -> Lookup<ConnectorClass> {
+pub(super) fn class(text: &str) -> Lookup<ConnectorClass> {
     let class = json!({
         "metadata": {"name": "oci"},
         "spec": {"configurations": [{"name": "docker", "data": {"config": text}}]},
@@ -16,7 +16,7 @@ fn class(text: &str) -> Lookup<ConnectorClass> {
 }
 
 /// The usual call, for files, with a token for the proxy.
-fn request_with(token: &str) -> NodePublishVolumeRequest {
+pub(super) fn request_with(token: &str) -> NodePublishVolumeRequest {
     let mut request = request();
     let tokens = json!({
         crate::volume::AUDIENCE: {"token": "the-token"}, PROXY: {"token": token},
@@ -28,12 +28,12 @@ fn request_with(token: &str) -> NodePublishVolumeRequest {
     request
 }
 
-fn file(world: &World, name: &str) -> Option<String> {
+pub(super) fn file(world: &World, name: &str) -> Option<String> {
     world.mounter.node().files.get(name).map(str::to_owned)
 }
 
 /// A volume with files, of a pod with access.
-async fn delivered() -> World {
+pub(super) async fn delivered() -> World {
     let world = World::new();
     world.evaluator.says("tools/harbor", Some(granted()));
     world.kubernetes.cluster().class = class("{{ .connector.spec.address }} {{ .context.token }}");

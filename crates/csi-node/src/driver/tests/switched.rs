@@ -317,6 +317,7 @@ async fn live(events: Vec<Event>) {
                 free: node.while_off.contains(&place("tool")),
             },
             Some(OnDisk::Emptied(_)) => Volume::Empty,
+            Some(OnDisk::Rejected(_)) => unreachable!("the pod did not ask for it"),
         };
         assert_eq!(found, volume, "after {at}: {event:?} of {events:?}");
     }

@@ -16,11 +16,15 @@ use connectors_api::Permission;
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
+mod errors;
 mod files;
+mod memory;
+mod sweep;
 
 use super::*;
 use crate::content::ConnectorFacts;
 use crate::testing::{key, place_in, wish};
+use crate::volume::PodsDir;
 
 const INSIDE: &str = "CSI_NODE_TEST_INSIDE";
 /// Leaves the mount tests out of a run without root.
@@ -275,18 +279,20 @@ fn a_process_killed_at_any_moment_leaves_what_the_next_one_can_tell() {
                 .refill(&scene.place, &scene.record, &scene.content)
                 .unwrap();
             scene.mounter.clear(&scene.place).unwrap();
+            scene.publish_error();
+            scene.mounter.clear(&scene.place).unwrap();
         }
     }
     let folder = tempfile::tempdir().unwrap();
     mount("kubelet", folder.path(), TMPFS, MountFlags::empty(), c"").unwrap();
     let scene = scene_at(folder.path());
-    let mut seen = [0; 4];
+    let mut seen = [0; 5];
     let mut round = 0;
     // Until each of what a process can leave behind was met: which one it is depends on the moment.
     while round < 60 || seen[1..].contains(&0) {
         assert!(
             round < MOST_ROUNDS,
-            "met nothing, partial, published, emptied: {seen:?}"
+            "met nothing, partial, published, emptied, rejected: {seen:?}"
         );
         round += 1;
         let mut child = Command::new(env::current_exe().unwrap())
@@ -326,13 +332,17 @@ fn a_process_killed_at_any_moment_leaves_what_the_next_one_can_tell() {
                     .unwrap();
                 scene.assert_complete();
             }
+            OnDisk::Rejected(_) => {
+                seen[4] += 1;
+                scene.assert_error();
+            }
         }
         scene.clear();
         scene.publish();
         scene.assert_complete();
         scene.clear();
     }
-    println!("nothing, partial, published, emptied: {seen:?}");
+    println!("nothing, partial, published, emptied, rejected: {seen:?}");
 }
 
 #[test]
@@ -469,9 +479,10 @@ fn that_a_volume_was_mounted_while_nothing_was_gated_lasts_until_it_is_emptied()
     scene.assert_complete();
     // Another process, which has nothing but the node.
     assert_eq!(passage(), Passage::WhileOff);
-    scene
-        .mounter
-        .sweep(&PodsDir::new(scene.place.pods().parent().unwrap()));
+    let known = scene.place.pods().join(scene.place.parent());
+    fs::write(known.join("vol_data.json"), "{}").unwrap();
+    let kubelet = PodsDir::new(scene.place.pods().parent().unwrap());
+    assert_eq!(scene.mounter.sweep(&kubelet).len(), 1);
     assert_eq!(passage(), Passage::WhileOff);
     scene.mounter.empty(&scene.place).unwrap();
     assert_eq!(passage(), Passage::Gated);
@@ -655,50 +666,6 @@ fn mounts_on_top_of_each_other_all_go() {
     mount(DRIVER, scene.place.target(), TMPFS, hardened(), LIMITS).unwrap();
     assert_eq!(scene.look(), OnDisk::Partial);
     scene.clear();
-}
-
-#[test]
-fn the_sweep_takes_what_was_never_completed_and_nothing_else() {
-    if !inside("the_sweep_takes_what_was_never_completed_and_nothing_else") {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    mount("kubelet", folder.path(), TMPFS, MountFlags::empty(), c"").unwrap();
-    let scene = |volume: &str| {
-        let place = place_in(folder.path(), volume);
-        fs::create_dir_all(place.pods().join(place.parent())).unwrap();
-        Scene {
-            place,
-            ..scene_at(folder.path())
-        }
-    };
-    let (complete, emptied, begun) = (scene("complete"), scene("emptied"), scene("begun"));
-    complete.publish();
-    emptied.publish();
-    emptied.mounter.empty(&emptied.place).unwrap();
-    begun.began(2);
-    // Another driver's volume, which has no marker of ours.
-    let other = scene("other");
-    fs::create_dir(other.place.target()).unwrap();
-    mount(
-        "other-driver",
-        other.place.target(),
-        TMPFS,
-        hardened(),
-        LIMITS,
-    )
-    .unwrap();
-    // Ours by name, and no volume's place.
-    let elsewhere = tempfile::tempdir().unwrap();
-    mount(DRIVER, elsewhere.path(), TMPFS, hardened(), LIMITS).unwrap();
-
-    complete.mounter.sweep(&PodsDir::new(folder.path()));
-    assert!(matches!(complete.look(), OnDisk::Published(_)));
-    assert!(matches!(emptied.look(), OnDisk::Emptied(_)));
-    assert_eq!(begun.look(), OnDisk::Nothing);
-    assert_eq!(other.look(), OnDisk::Partial);
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    assert!(table.contains(elsewhere.path().to_str().unwrap()));
 }
 
 #[test]

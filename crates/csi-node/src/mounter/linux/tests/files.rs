@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// The set of a class with these files.
-fn files(data: &Value) -> FileSet {
+pub(super) fn files(data: &Value) -> FileSet {
     let class: ConnectorClass = serde_json::from_value(json!({
         "metadata": {"name": "oci"}, "spec": {"configurations": [{"name": "all", "data": data}]},
     }))
