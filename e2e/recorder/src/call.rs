@@ -168,14 +168,16 @@ impl Call {
         let empty = after == Target::Nothing;
         match self.method {
             Method::Publish if answer.is_ok() => {
-                let was_mounted = self.before.is_some_and(Target::is_mounted);
-                let is_right = match (self.before, after) {
+                let before = self.before;
+                let had_error = before == Some(Target::Rejected);
+                let had_content = matches!(before, Some(Target::Complete | Target::Revoked));
+                let was_mounted = before.is_some_and(Target::is_mounted);
+                let is_right = match after {
                     // An error stays, and takes the place of no content.
-                    (Some(Target::Rejected), _) => after == Target::Rejected,
-                    (Some(Target::Complete | Target::Revoked), Target::Rejected) => false,
-                    (_, Target::Complete | Target::Rejected) => true,
-                    (_, Target::Revoked) => was_mounted,
-                    (_, Target::Nothing | Target::Unmounted | Target::Unmarked) => false,
+                    Target::Complete => !had_error,
+                    Target::Rejected => !had_content,
+                    Target::Revoked => was_mounted && !had_error,
+                    Target::Nothing | Target::Unmounted | Target::Unmarked => false,
                 };
                 (!is_right).then_some(Finding::Incomplete(after))
             }
