@@ -83,7 +83,11 @@ fn a_rejected_pod_that_wants_an_error_file_starts_finds_nothing_else_and_fails_f
     let status = gate.object(POD, "job")["status"].take();
     let ended = &status["containerStatuses"][0]["state"]["terminated"];
     assert_eq!(ended["exitCode"], 1, "{status}");
-    let output = gate.api().logs("job").unwrap();
+    // A log has the output and the errors of a program in any order.
+    let log = gate.api().logs("job").unwrap();
+    let missing = "error: No such file or directory (os error 2)\n";
+    assert!(log.contains(missing), "{log}");
+    let output = log.replace(missing, "");
     let files = printed(&output);
     let (error, mark) = (
         format!("{MOUNT}/.error.json"),
