@@ -95,7 +95,7 @@ pub(crate) struct Connectors {
 }
 
 impl Connectors {
-    /// What cannot be read is none of our business. A class that is not known to exist or not earns no warning.
+    /// An unreadable connector is accepted as it is. A class that is not known to exist or not earns no warning.
     pub(crate) async fn label(&self, request: &ReviewedObject) -> AdmissionAnswer {
         let read = |text: Option<&Text>| text.and_then(|it| connectors::read(it.get()));
         let Some(object) = read(request.object.as_ref()) else {
@@ -235,13 +235,13 @@ impl RequestAdmission {
     }
 }
 
-/// What a page looks at.
+/// The kind that a page looks at.
 struct ReviewScope {
     /// The plural, as in paths.
     resource: fn() -> Cow<'static, str>,
     /// The plural, as people say it.
     kind: &'static str,
-    /// What is done to it.
+    /// The operation on it.
     deed: &'static str,
     operations: &'static [Operation],
 }

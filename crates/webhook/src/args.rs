@@ -9,7 +9,7 @@ use service_kit::args::CommonArgs;
 #[derive(Clone, Debug, PartialEq, Eq, clap::Parser)]
 #[command(name = "webhook", version)]
 pub struct Args {
-    /// What every service has.
+    /// The arguments of every service.
     #[command(flatten)]
     pub common: CommonArgs,
 

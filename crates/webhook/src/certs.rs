@@ -38,10 +38,10 @@ const PERIOD: Duration = Duration::from_secs(30);
 const AFTER_ERROR: Duration = Duration::from_secs(5);
 /// After another replica was faster.
 const AFTER_CONFLICT: Duration = Duration::from_millis(200);
-/// From nothing to everything takes six steps; more mean that somebody works against us.
+/// From nothing to everything takes six steps. More of them mean that another client undoes the steps.
 const STEPS: usize = 16;
 
-/// What tells the time: the wall clock, but for tests.
+/// The source of the time: the wall clock, except in tests.
 pub(crate) type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Where the certificates are.
@@ -54,11 +54,11 @@ pub(crate) struct CertificateStore {
     /// The names of our webhook configurations.
     pub(crate) mutating: String,
     pub(crate) validating: String,
-    /// What this process, and no other, creates objects as.
+    /// The field manager under which only this process creates objects.
     pub(crate) creator: String,
 }
 
-/// What creates objects as nobody else does.
+/// A field manager that no other process has.
 pub(crate) fn creator() -> String {
     format!("webhook-{:016x}", rand::random::<u64>())
 }
@@ -66,7 +66,7 @@ pub(crate) fn creator() -> String {
 /// Why a pass ended before everything was as it has to be.
 #[derive(Debug, Error)]
 pub(crate) enum PassError {
-    /// What is stored is not known.
+    /// The stored objects are not known.
     #[error("cannot see the certificates")]
     Observe(#[source] CallError),
     /// A step failed.
@@ -82,7 +82,7 @@ pub(crate) struct Keeper {
     store: CertificateStore,
     clock: WallClock,
     serving: Serving,
-    /// What this process itself trusts.
+    /// The authorities that this process itself trusts.
     trust: watch::Sender<Arc<ClientConfig>>,
     trusted: Vec<RootCertificate>,
     metrics: CertificateMetrics,
@@ -165,7 +165,7 @@ impl Keeper {
         self.metrics.renewed(what);
     }
 
-    /// Trusts whom everybody is told to trust.
+    /// Trusts the published authorities.
     fn believe(&mut self, roots: &[RootCertificate]) {
         if self.trusted != roots {
             self.trusted = roots.to_vec();
@@ -174,7 +174,7 @@ impl Keeper {
         }
     }
 
-    /// Takes the stored certificate into use, if everybody who was told whom to trust accepts it.
+    /// Takes the stored certificate into use, if each caller that read the published authorities accepts it.
     fn serve(&mut self, observed: &Observed, now: Timestamp) {
         let stored = &observed.stored;
         let [webhook, evaluation] = &stored.serving;

@@ -4,7 +4,7 @@ use rustls::pki_types::CertificateDer;
 use service_kit::tls::CallerCheck;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
-/// Lets in who has one of these names as the one common name of its subject; everybody where there are none.
+/// Accepts a client whose subject has one of these names as its only common name; without names, every client.
 pub(crate) fn named(names: Vec<String>) -> CallerCheck {
     Box::new(move |certificate| names.is_empty() || common_name(certificate, &names))
 }

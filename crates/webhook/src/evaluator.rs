@@ -37,7 +37,7 @@ pub(crate) enum Unjudged {
     Unknown,
 }
 
-/// What it needs of a policy.
+/// The parts of a policy that it needs.
 #[derive(Serialize)]
 struct Sent<'a> {
     #[serde(rename = "apiVersion")]
@@ -141,7 +141,7 @@ fn known(finding: v1::Finding) -> Result<AdmissionFinding, Unjudged> {
     })
 }
 
-/// The certificate authorities to trust, as the keeper of the certificates knows them: nobody at first.
+/// The certificate authorities to trust, from the task that keeps the certificates: none at first.
 pub(crate) fn trust() -> (
     watch::Sender<Arc<ClientConfig>>,
     watch::Receiver<Arc<ClientConfig>>,

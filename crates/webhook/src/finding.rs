@@ -1,4 +1,4 @@
-//! What is found in a policy, by its rules here and by the evaluation service.
+//! The findings about a policy, by its rules here and by the evaluation service.
 
 use connectors_api::validate::{self, Severity};
 

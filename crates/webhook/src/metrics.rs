@@ -1,4 +1,4 @@
-//! What this service counts.
+//! The metrics of this service.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) struct Metrics {
 }
 
 families! {
-    /// What became of reviews.
+    /// The results of reviews.
     pub(crate) struct ReviewMetrics {
         answers: counters("admission_reviews_total", "Admission reviews, by answer", &["webhook", "answer"]),
         seconds: histograms(
@@ -81,7 +81,7 @@ impl Answered {
     }
 }
 
-/// What an address has a share of.
+/// The limits that an address has a share of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// Open connections: what is over the share is closed.

@@ -1,6 +1,6 @@
 //! The pages that the API server calls.
 
-/// What is served.
+/// The pages that are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     MutateAccessRequests,
@@ -48,7 +48,7 @@ impl Page {
         }
     }
 
-    /// How much of the user matters. Connectors and pipeline runs are never refused, whoever writes them.
+    /// The part of the user that matters. Connectors and pipeline runs are never refused for their writer.
     pub(crate) const fn user_part(self) -> UserPart {
         match self {
             Self::MutateAccessRequests

@@ -1,6 +1,6 @@
 //! `AdmissionReview` in version v1, as far as this service reads and writes it.
 //!
-//! The object stays text until somebody wants it: one that cannot be parsed gets an answer of its own,
+//! The object stays text until it is needed: one that cannot be parsed gets an answer of its own,
 //! instead of making the whole review unreadable. The text is a part of the body, which lives as long as its parts do.
 
 use std::{borrow::Cow, fmt, net::IpAddr};
@@ -44,7 +44,7 @@ pub(crate) enum ReviewError {
     /// Without it no answer finds its question.
     #[error("the request has no uid")]
     NoUid,
-    /// A creator without a name can be granted nothing and asked about by nobody.
+    /// A creator without a name can be granted nothing, and no review can ask about it.
     #[error("the request does not say whose it is")]
     NoUser,
     /// No API server sends that.
@@ -55,7 +55,7 @@ pub(crate) enum ReviewError {
     User {
         /// Of the review.
         uid: String,
-        /// What there is too much of.
+        /// The part that is too large.
         source: LargeUser,
     },
 }
@@ -122,7 +122,7 @@ struct WrittenResource<'a> {
     resource: Cow<'a, str>,
 }
 
-/// What the API server asks about.
+/// The object of a review, and its writer.
 #[derive(Debug)]
 pub(crate) struct ReviewedObject {
     /// The address that asks.
@@ -132,10 +132,10 @@ pub(crate) struct ReviewedObject {
     pub(crate) sub_resource: Option<String>,
     pub(crate) namespace: Option<String>,
     pub(crate) operation: Operation,
-    /// Empty where nobody asks for it.
+    /// Empty where no page needs it.
     pub(crate) user_info: UserInfo,
     pub(crate) object: Option<Text>,
-    /// What is stored, of an object that changes.
+    /// The stored object, if the write changes one.
     pub(crate) old_object: Option<Text>,
 }
 
@@ -167,7 +167,7 @@ pub(crate) struct RequestResource {
     pub(crate) resource: String,
 }
 
-/// What happens to the object.
+/// The operation on the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum Operation {
@@ -321,14 +321,14 @@ impl<'de> Visitor<'de> for Counter {
     }
 }
 
-/// What the API server is told.
+/// The answer to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum AdmissionAnswer {
     /// Let it pass.
     Allowed {
         /// Changed by this, if it is to be changed.
         patch: Option<Patch>,
-        /// Shown to whoever sent it.
+        /// Shown to the sender.
         warnings: Vec<String>,
     },
     /// Do not let it pass.

@@ -203,7 +203,7 @@ impl Growing<'_> {
     }
 }
 
-/// What a user takes at most: the texts, a place in a list or map for each of them, and the question about a right that
+/// The most that a user takes: the texts, a place in a list or map for each of them, and the question about a right that
 /// names them all, in the copies that a call makes.
 pub(crate) fn of_user(user: &UserInfo) -> usize {
     let UserInfo {

@@ -18,10 +18,10 @@ const LONGEST_SHOWN: usize = 80;
 /// As much of a word is read, which is more than a name or the value of a label has.
 const LONGEST_READ: usize = 320;
 
-/// What all that is made of a connector takes at most: three words of it and of the one before, in a few copies.
+/// The most that all copies of a connector take: three words of it and of the one before, in a few copies.
 pub(crate) const WEIGHT: usize = 16 * 1024;
 
-/// What is read of a connector, however large the rest is.
+/// The fields of a connector that are read, however large the rest is.
 #[derive(Deserialize)]
 struct ConnectorReview {
     #[serde(default)]
@@ -108,8 +108,8 @@ pub(crate) fn read(text: &str) -> Option<Value> {
     Some(object)
 }
 
-/// What makes both labels say what the spec says; nothing when they do. A class whose name is no value of a label has
-/// none: half a name would select the connectors of another class.
+/// The patch that makes both labels equal to the class of the spec; none if they are. A class whose name is no value
+/// of a label gets none: half a name would select the connectors of another class.
 pub(crate) fn labelled(object: &Value) -> Option<Patch> {
     let class = object.pointer("/spec/connectorClassName")?.as_str()?;
     let class = Some(class).filter(|it| !it.is_empty() && names::is_label_value(it));
@@ -143,7 +143,7 @@ pub(crate) fn new_class<'a>(object: &'a Value, before: Option<&Value>) -> Option
     (before.and_then(class).as_deref() != Some(now)).then_some(now)
 }
 
-/// What the writer of a connector is told whose class does not exist. The name may be as long as he likes.
+/// The warning to the writer of a connector without an existing class. The name may have any length.
 pub(crate) fn no_class(class: &str) -> String {
     let shown: String = class.chars().take(LONGEST_SHOWN).collect();
     format!(

@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use crate::review::{AdmissionRefusal, RefusalStatus};
 
-/// What the API server adds to a user who shows a token that is bound to a pod: the pod's node.
+/// The extra field that the API server adds to a user with a token that is bound to a pod: the pod's node.
 pub(crate) const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// Who creates the request.
+/// The creator of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestCreator {
     /// The node plugin, on this node, if its token says so.
@@ -33,7 +33,7 @@ impl RequestCreator {
     }
 }
 
-/// What a decision needs to know of a pod.
+/// The facts about a pod that a decision needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReviewedPod {
     pub(crate) uid: String,
@@ -43,7 +43,7 @@ pub(crate) struct ReviewedPod {
     pub(crate) deleting: bool,
 }
 
-/// What was seen of the pod that a request names.
+/// The pod that a request names, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// Nothing: the creator may not look at it, so it was not looked at for him.
@@ -55,7 +55,7 @@ pub(crate) enum Seen {
     Found(ReviewedPod),
 }
 
-/// What is wrong with a request.
+/// A defect of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum RequestProblem {
     /// It cannot be read as a request.
@@ -78,10 +78,10 @@ pub(crate) enum RequestProblem {
         /// The pod's namespace.
         pod: String,
     },
-    /// All that somebody is told who may not get the pod: whether it exists or not.
+    /// The only answer to a user who may not get the pod, whether it exists or not.
     #[error("spec.context.objectRef: there is no such pod, or you may not get it")]
     Hidden,
-    /// Somebody who may get the pod asks about one that is not there.
+    /// The user may get the pod, and it does not exist.
     #[error("spec.context.objectRef: there is no pod {0}")]
     Missing(String),
     /// Nothing was filled in, as it is for every request that passes the first webhook.
@@ -90,7 +90,7 @@ pub(crate) enum RequestProblem {
     /// The pod was replaced.
     #[error("spec.context.objectRef.uid: the pod {0} has another UID")]
     OtherUid(String),
-    /// The pod runs as somebody else.
+    /// The pod runs as another account.
     #[error("spec.subject.name: the pod {pod} runs as {account:?}")]
     OtherAccount {
         /// The pod.
@@ -157,7 +157,7 @@ pub(crate) fn refusal(problems: &[RequestProblem]) -> Option<AdmissionRefusal> {
     })
 }
 
-/// What can be said without looking at anything else.
+/// The defects that depend on the request alone.
 pub(crate) fn of_itself(spec: &AccessRequestSpec, namespace: &str) -> Vec<RequestProblem> {
     let mut problems = Vec::new();
     let pod = &spec.context.object_ref;
@@ -187,7 +187,7 @@ pub(crate) fn of_itself(spec: &AccessRequestSpec, namespace: &str) -> Vec<Reques
     problems
 }
 
-/// What the pod says to it.
+/// The defects that depend on the pod.
 pub(crate) fn of_the_pod(
     spec: &AccessRequestSpec,
     creator: &RequestCreator,
@@ -242,7 +242,7 @@ pub(crate) fn of_the_pod(
 /// Whether the pod has room for one more request beside those of this number; none where they could not be counted.
 ///
 /// A node plugin counts what it makes itself, and all mounts of the cluster depend on it: a look that fails does not
-/// stop them. Nobody's mount waits for what others write by hand.
+/// stop them. No mount waits for requests that users write by hand.
 pub(crate) fn of_the_share(
     spec: &AccessRequestSpec,
     creator: &RequestCreator,

@@ -1,4 +1,4 @@
-//! What the API server is asked about the author of an object, and about the pod of a request.
+//! The questions to the API server about the author of an object, and about the pod of a request.
 
 use std::{fmt::Debug, net::IpAddr, sync::Arc, time::Duration};
 
@@ -152,7 +152,7 @@ impl Lookups {
         })
     }
 
-    /// What the installation was told; nothing when that cannot be read.
+    /// The configuration of the installation; none if it cannot be read.
     pub(crate) async fn configuration(&self, peer: IpAddr) -> Option<Knowledge> {
         let _place = self.calls.take(peer, 1).await;
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
@@ -165,12 +165,12 @@ impl Lookups {
             }
         };
         let mut known = Knowledge::default();
-        // Whoever follows it says what is wrong with it.
+        // The services that follow the ConfigMap report its errors.
         let _ = known.learn(&data);
         Some(known)
     }
 
-    /// Whether there is a `ConnectorClass` of this name. Nobody waits for his turn to learn it.
+    /// Whether there is a `ConnectorClass` of this name. A call without a free slot gets no answer.
     pub(crate) async fn has_class(&self, name: &str) -> Result<bool, NoLookup> {
         // A name that is none would be asked for under another path.
         if !names::is_dns_subdomain(name) {
@@ -186,8 +186,8 @@ impl Lookups {
         })
     }
 
-    /// How many requests of a pod there are in a namespace, up to the share of a pod. Whoever may change requests there
-    /// may change the labels as well, and spends the share of his own namespace alone by it.
+    /// How many requests of a pod there are in a namespace, up to the share of a pod. An account that may change requests
+    /// there may change the labels as well, and thereby spends only the share of its own namespace.
     pub(crate) async fn count_requests(
         &self,
         peer: IpAddr,
@@ -275,7 +275,7 @@ fn update_of(namespace: &str, connector: Option<&str>) -> ResourceAttributes {
     }
 }
 
-/// What is looked at of a pod, however large the rest is.
+/// The fields of a pod that are read, however large the rest is.
 #[derive(Clone, Copy, Debug)]
 enum ReviewedPodFields {}
 

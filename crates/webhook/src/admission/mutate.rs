@@ -1,4 +1,4 @@
-//! What is filled in before a request is judged: pure.
+//! The fields that are filled in before a request is judged: pure.
 
 use connectors_api::{AccessRequestSpec, labels, names, parse};
 use json_patch::Patch;
@@ -25,7 +25,7 @@ pub(crate) fn without_uid(spec: &AccessRequestSpec) -> Option<(&str, &str)> {
     (asked && pod.uid.is_none()).then_some((&pod.namespace, &pod.name))
 }
 
-/// What changes in a request of this namespace when the pod has this UID; nothing when everything is there already.
+/// The patch of a request in this namespace whose pod has this UID; none if all fields are there already.
 pub(crate) fn fill(
     object: &Value,
     mut spec: AccessRequestSpec,

@@ -1,7 +1,7 @@
 //! Admission of policies: what is wrong with them, and whether their authors hold what they hand out.
 //!
-//! What can be said from the policy alone is said here, by the rules that everybody reads policies by; Rego runs in the
-//! evaluation service and nowhere else, so a policy without it needs nobody's help.
+//! Findings that depend on the policy alone are made here, by the rules that every service reads policies by. Rego runs
+//! in the evaluation service and nowhere else, so only a policy with Rego needs that service.
 
 mod judge;
 
@@ -110,7 +110,7 @@ impl PolicyAdmission {
         verdict.answer()
     }
 
-    /// What is worth a warning because of what the installation was told: pods of every namespace may ask, or a subject
+    /// The warnings that depend on the configuration: pods of every namespace may ask, or a subject
     /// selects namespaces by a label that the installation does not name.
     async fn of_configuration(
         &self,
@@ -142,8 +142,8 @@ impl PolicyAdmission {
         open.into_iter().chain(foreign).collect()
     }
 
-    /// Everything that is to be said about the policy. Rego costs time that others wait for, so it is run for nobody
-    /// who may not hand out what the policy does.
+    /// All findings about the policy. Rego costs time that other reviews wait for. So it runs only if the author may hand
+    /// out everything that the policy does.
     async fn look(
         &self,
         peer: IpAddr,
@@ -222,8 +222,8 @@ struct PolicyReview {
     validated: Validated,
 }
 
-/// Looks at a policy where that keeps nobody else waiting: a large one takes a while. It goes on when nobody waits for
-/// it any more, and keeps its text and its room until then.
+/// Looks at a policy on a thread where no other review waits: a large one takes a while. It goes on when the caller has
+/// hung up, and keeps its text and its memory until then.
 async fn read(text: Text, room: Arc<Room>) -> Result<PolicyReview, Defect> {
     let reading = spawn_blocking(move || {
         let _room = room;
@@ -266,7 +266,7 @@ mod tests {
         review_memory::{POLICIES, Scales},
     };
 
-    /// Where nobody waits for a policy any more, its text is read all the same.
+    /// The text of a policy is read even if its caller has hung up.
     #[test]
     fn the_room_of_a_policy_is_taken_until_it_was_read_whoever_waits() {
         let runtime = Builder::new_current_thread()

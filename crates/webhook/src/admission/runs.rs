@@ -5,10 +5,10 @@ use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, jsonptr::
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::json;
 
-/// What is made of a run at most: its creator's name, in a few copies.
+/// The most that is made of a run: its creator's name, in a few copies.
 pub(crate) const WEIGHT: usize = 8 * LONGEST_USER;
 
-/// What is read of a run, however large the rest is.
+/// The fields of a run that are read, however large the rest is.
 #[derive(Deserialize)]
 struct RunReview {
     metadata: RunMetadata,
@@ -48,7 +48,7 @@ impl RunMetadata {
     }
 }
 
-/// What makes a run name its creator, whatever it says so far. The child of a run names none. Nothing for an object that
+/// The patch that makes a run name its creator, and replaces another name. The child of a run names none. Nothing for an object that
 /// cannot be read, and for a name that no policy could hold.
 pub(crate) fn stamped(run: &str, creator: &str) -> Option<Patch> {
     if creator.is_empty() || creator.len() > LONGEST_USER {

@@ -2,7 +2,7 @@
 //!
 //! An object that exists is written under the version that was read, so that of two processes that
 //! would replace it at once only one does. One that does not exist is created by an apply under a
-//! manager of this process alone and without force: whoever comes second meets a conflict.
+//! manager of this process alone and without force: the second writer gets a conflict.
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -33,7 +33,7 @@ use super::{
     x509::{self, Authority, MakeError, RootCertificate},
 };
 
-/// Who owns the fields of what exists.
+/// The owner of the fields of existing objects.
 const MANAGER: &str = "webhook";
 
 /// Why a step was not taken.
@@ -48,7 +48,7 @@ pub(crate) enum ApplyError {
 }
 
 impl ApplyError {
-    /// Whether somebody else was faster: what is stored now has to be read again.
+    /// True if another writer was faster: the stored object has to be read again.
     pub(crate) fn is_conflict(&self) -> bool {
         match self {
             Self::Make(_) => false,

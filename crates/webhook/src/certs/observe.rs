@@ -50,7 +50,7 @@ pub(crate) struct WebhookConfiguration {
     pub(crate) ours: Vec<String>,
 }
 
-/// What is stored, and the versions that writes are bound to; `None` for what does not exist.
+/// The stored objects, and the versions that writes are bound to; `None` for an object that does not exist.
 pub(crate) struct Observed {
     pub(crate) stored: StoredCertificates,
     pub(crate) authority: Option<Version>,
@@ -125,7 +125,7 @@ fn version<K: Resource>(object: &Guarded<K>) -> Version {
     }
 }
 
-/// What a Secret holds, if it is of use.
+/// The content of a Secret, if it is of use.
 fn pair<T>(
     secret: Option<&Guarded<Secret>>,
     read: impl FnOnce(&[u8], &[u8]) -> Option<T>,
@@ -157,7 +157,7 @@ fn read_bundle(config_map: &Guarded<ConfigMap>) -> Bundle {
     }
 }
 
-/// What the two kinds of configuration have in common.
+/// The common part of the two kinds of configuration.
 trait Hooks {
     const KIND: &str;
     fn hooks(&self) -> Vec<(&str, &WebhookClientConfig)>;

@@ -1,8 +1,7 @@
-//! What has to be done about the certificates: one step at a time, from what is stored and the time.
+//! The next step about the certificates, from the stored objects and the time.
 //!
-//! A step is only taken on what was read back from the cluster. So nothing is signed by an authority
-//! before its certificate was seen published, whoever published it, and two processes that plan at
-//! once want the same.
+//! A step depends only on objects that were read back from the cluster. So an authority signs nothing before
+//! its certificate was seen published, by any process, and two processes that plan at once want the same.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -53,7 +52,7 @@ impl Server {
     }
 }
 
-/// What callers that read the `ConfigMap` trust.
+/// The authorities that callers which read the `ConfigMap` trust.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bundle {
     /// Empty when there is none, or none that can be read.
@@ -66,7 +65,7 @@ pub(crate) struct Bundle {
 pub(crate) struct StoredCertificates {
     pub(crate) authority: Option<Authority>,
     pub(crate) bundle: Bundle,
-    /// What the API server trusts, for each webhook of ours in each configuration that exists.
+    /// The authorities that the API server trusts, for each webhook of ours in each configuration that exists.
     pub(crate) announced: Vec<Vec<RootCertificate>>,
     /// In the order of [`Server::ALL`].
     pub(crate) serving: [Option<ServerIdentity>; 2],
@@ -115,7 +114,7 @@ pub(crate) fn plan(
             CertificateState::Useless | CertificateState::Due => {
                 return CertificateStep::Issue(server);
             }
-            // A bundle that is written again and again never spreads, and what has ended is accepted by nobody.
+            // A bundle that is written again and again never spreads, and no caller accepts an expired certificate.
             CertificateState::Older { until }
                 if spread || until.duration_since(now) <= SPREADING =>
             {
@@ -130,9 +129,10 @@ pub(crate) fn plan(
 /// How a serving certificate stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CertificateState {
-    /// Nobody accepts it: waiting makes nothing better.
+    /// No caller accepts it: waiting makes nothing better.
     Useless,
-    /// It works, and is old. Whoever accepts it accepts one of the same authority: waiting makes nothing better.
+    /// It works, and is old. A caller that accepts it accepts a newer one of the same authority: waiting makes nothing
+    /// better.
     Due,
     /// It works until then, and an earlier authority signed it: first callers learn of the later one.
     Older {

@@ -40,7 +40,7 @@ pub(crate) enum MakeError {
     /// The time cannot be written into a certificate.
     #[error("the clock shows {0}, which no certificate can name")]
     Time(Timestamp),
-    /// What was made is not what is read back.
+    /// The certificate that was made is not the one that is read back.
     #[error("the certificate that was made cannot be used")]
     Unusable,
 }
@@ -101,14 +101,14 @@ pub(crate) fn bundle(roots: &[RootCertificate]) -> String {
     roots.iter().map(|root| pem_text(&root.der)).collect()
 }
 
-/// The same for a client of ours. One that rustls does not take is trusted by nobody.
+/// The same for a client of ours. A root that rustls does not take is not trusted.
 pub(crate) fn store(roots: &[RootCertificate]) -> RootCertStore {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(roots.iter().map(|root| root.der.clone()));
     store
 }
 
-/// Who signs. No `Debug`: it holds a key.
+/// The authority that signs. No `Debug`: it holds a key.
 pub(crate) struct Authority {
     pub(crate) root: RootCertificate,
     key: KeyPair,
@@ -169,13 +169,13 @@ impl Authority {
             .ok_or(MakeError::Unusable)
     }
 
-    /// What is stored: certificate and key.
+    /// The stored form: certificate and key.
     pub(crate) fn pems(&self) -> [String; 2] {
         [pem_text(&self.root.der), self.key.serialize_pem()]
     }
 }
 
-/// What a server needs. No `Debug`: it holds a key.
+/// The certificate of a server. No `Debug`: it holds a key.
 pub(crate) struct ServerIdentity {
     pub(crate) validity: Validity,
     certified: Arc<CertifiedKey>,
@@ -198,7 +198,7 @@ impl ServerIdentity {
         })
     }
 
-    /// What TLS shows and signs with.
+    /// The form that TLS presents and signs with.
     pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.certified)
     }
@@ -242,7 +242,7 @@ impl ServerIdentity {
             })
     }
 
-    /// What is stored: certificate and key.
+    /// The stored form: certificate and key.
     pub(crate) fn pems(&self) -> [String; 2] {
         let certificates = self.certified.cert.iter().map(pem_text).collect();
         [certificates, self.key_pem.clone()]

@@ -34,7 +34,7 @@ const ANSWER: Duration = Duration::from_secs(4);
 /// The API server has the whole body when it calls.
 const BODY: Duration = Duration::from_millis(1500);
 
-/// What answers are made from.
+/// The parts that make the answers.
 #[derive(Clone)]
 pub(crate) struct Handler {
     admission: Admission,
@@ -82,7 +82,7 @@ impl Handler {
         }
     }
 
-    /// What each address has a share of.
+    /// The limits that each address has a share of.
     pub(crate) const fn limits(&self) -> &PeerLimits {
         &self.limits
     }
@@ -278,7 +278,7 @@ fn written(
     }
 }
 
-/// What would take too much memory is not read.
+/// A review that would take too much memory is not read.
 fn too_heavy() -> AdmissionAnswer {
     AdmissionAnswer::Refused(AdmissionRefusal {
         status: RefusalStatus::Invalid,

@@ -1,4 +1,4 @@
-//! What becomes of a policy: pure, from what was found in it and what its author may do.
+//! The answer about a policy: pure, from its findings and the rights of its author.
 
 use connectors_api::policy_order::MOST_PER_NAMESPACE;
 use thiserror::Error;
@@ -12,7 +12,7 @@ use crate::{
 /// Connectors that a refusal names.
 pub(super) const MOST_NAMED: usize = 8;
 
-/// What the API server says of the author.
+/// The rights of the author, as the API server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Author {
     /// Nothing: there was nothing to ask.
@@ -39,7 +39,7 @@ impl Author {
     }
 }
 
-/// What is wrong with a policy.
+/// A defect of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Defect {
     #[error("the object is nested too deeply to be read")]
@@ -90,7 +90,7 @@ impl Defect {
 fn named(connectors: &[String]) -> String {
     let (first, rest) = connectors.split_at(connectors.len().min(MOST_NAMED));
     let first = first.join(", ");
-    // Whoever may not change that many is asked about no further.
+    // An author without a right to so many is asked about no further one.
     if rest.is_empty() {
         first
     } else {
@@ -106,7 +106,7 @@ pub(crate) struct PolicyVerdict {
 }
 
 impl PolicyVerdict {
-    /// What was found.
+    /// The findings.
     pub(crate) fn found(findings: impl IntoIterator<Item = AdmissionFinding>) -> Self {
         let mut verdict = Self::default();
         for finding in findings {
