@@ -11,7 +11,7 @@ use service_kit::args::CommonArgs;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "request-controller", version, about, max_term_width = 100)]
 pub struct Args {
-    /// What every service has.
+    /// The arguments of every service.
     #[command(flatten)]
     pub common: CommonArgs,
     /// The namespace of the installation: of the lease and of the ConfigMap connectors-config
@@ -22,7 +22,7 @@ pub struct Args {
         default_value = "connectors-system"
     )]
     pub namespace: String,
-    /// Who this process is among the replicas: the name of its pod
+    /// The name of this replica: that of its pod
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: String,
     /// The address of the evaluation service, and the credentials for it.

@@ -25,7 +25,7 @@ pub fn decision(before: &AccessRequest, after: &AccessRequest) -> Option<Phase> 
     phase(after).filter(|now| *now != Phase::Pending && phase(before) != Some(*now))
 }
 
-/// Who may use what, from when until when, by which policies and on which approvals.
+/// The account and the connector, the time of the access, its policies and its approvals.
 #[must_use]
 pub fn of(request: &AccessRequest) -> Value {
     let spec = &request.spec;

@@ -20,7 +20,7 @@ pub struct Sought {
     of_request: BTreeMap<Name, Vec<SoughtObjects>>,
 }
 
-/// What is known of an object before and after a change.
+/// The known state of an object before and after a change.
 pub(super) enum ObjectChange<'a> {
     /// The objects that it was and is, as far as it existed.
     Known([Option<&'a CheckObject>; 2]),

@@ -35,7 +35,7 @@ pub(super) struct Collected {
     /// Those that were read, as JSON.
     pub(super) texts: Vec<Arc<str>>,
     values: Vec<Value>,
-    /// What was asked for, whether it is there or not.
+    /// The object that was asked for, whether it exists or not.
     asked: BTreeSet<Link>,
     /// Why one of them could not be read. Only approvals that need that one have no proof.
     pub(super) trouble: Option<(CheckTrouble, String)>,

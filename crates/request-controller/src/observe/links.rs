@@ -27,7 +27,7 @@ pub(super) struct LinksRead {
     objects: Mutex<BTreeMap<Link, NamedObject>>,
     /// The steps of the judge.
     steps: AtomicUsize,
-    /// What the checks of its policies select. None as long as not all of them were judged.
+    /// The objects that the checks of its policies select. None as long as not all of them were judged.
     sought: Mutex<SoughtRead>,
 }
 
@@ -112,7 +112,7 @@ impl LinksRead {
         self.lock_sought().are_all = true;
     }
 
-    /// What the checks of all policies select, if all were judged.
+    /// The objects that the checks of all policies select, if all were judged.
     pub(super) fn sought(&self) -> Option<Vec<SoughtObjects>> {
         let sought = std::mem::take(&mut *self.lock_sought());
         sought.are_all.then_some(sought.selections)

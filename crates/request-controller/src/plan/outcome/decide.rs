@@ -1,4 +1,4 @@
-//! What becomes of a request that is not final: its pod ended or is going, its account is another, an older request
+//! The decision about a request that is not final: its pod ended or is going, its account is another, an older request
 //! decides, its connector or its policies, in this order. The first that applies decides whether it is granted, waits or
 //! is revoked.
 
