@@ -7,10 +7,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use thiserror::Error;
 
 use crate::Permission;
-use crate::names::{CONNECTORS, is_dns_label, is_dns_subdomain};
+use crate::names::{CONNECTORS, GROUP, is_dns_label, is_dns_subdomain};
 
 /// An access as RBAC names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -128,6 +129,21 @@ impl AccessResource {
     pub fn is_of(&self, namespace: &str, name: &str) -> bool {
         let is_of = |context: &Context| context.namespace == namespace && context.name == name;
         self.context.as_ref().is_some_and(is_of)
+    }
+
+    /// The question of an access review: may an account do everything on this resource of a connector? RBAC takes a
+    /// subresource with slashes as one string.
+    #[must_use]
+    pub fn review(&self, namespace: &str, connector: &str) -> ResourceAttributes {
+        ResourceAttributes {
+            group: Some(GROUP.to_owned()),
+            resource: Some(CONNECTORS.to_owned()),
+            subresource: Some(self.subresource()),
+            verb: Some("*".to_owned()),
+            namespace: Some(namespace.to_owned()),
+            name: Some(connector.to_owned()),
+            ..ResourceAttributes::default()
+        }
     }
 
     /// The part after `connectors/`, which an access review takes as its subresource.

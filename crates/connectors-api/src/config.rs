@@ -21,6 +21,8 @@ pub const DEFAULT_REQUESTERS: &str = "default-requesters";
 pub const ON_ENABLE: &str = "on-enable";
 /// The fields of check objects that policies of other namespaces may see.
 pub const SHARED_CHECK_FIELDS: &str = "shared-check-fields";
+/// The use of the scheduling gate.
+pub const SCHEDULING_GATE: &str = "scheduling-gate";
 /// The labels of namespaces by which policies may select subjects.
 pub const NAMESPACE_SELECTOR_KEYS: &str = "namespace-selector-keys";
 
@@ -49,6 +51,16 @@ words! {
     }
 }
 
+words! {
+    /// The use of the scheduling gate on pods that mount connectors. In both cases each gate goes when it is not needed.
+    SchedulingGate {
+        /// New pods get the gate, and keep it while one of their requests is pending.
+        Set,
+        /// No pod gets the gate, and every gate is removed.
+        Release,
+    }
+}
+
 /// The warning for a policy without requesters while the default admits all service accounts.
 pub const REQUESTERS_OPEN: &str = "default-requesters: Any of the installation lets pods of every namespace ask, with \
                                    approvals from their own namespaces; name who may ask in \
@@ -63,6 +75,8 @@ pub struct Config {
     pub default_requesters: DefaultRequesters,
     /// The treatment of volumes that were mounted while the feature was disabled.
     pub on_enable: OnEnable,
+    /// The use of the scheduling gate.
+    pub scheduling_gate: SchedulingGate,
 }
 
 impl Config {
@@ -71,7 +85,14 @@ impl Config {
         enabled: false,
         default_requesters: DefaultRequesters::Namespace,
         on_enable: OnEnable::Keep,
+        scheduling_gate: SchedulingGate::Release,
     };
+
+    /// True when pods wait with the scheduling gate. While no mount is gated, no pod has anything to wait for.
+    #[must_use]
+    pub const fn gates_pods(self) -> bool {
+        self.enabled && matches!(self.scheduling_gate, SchedulingGate::Set)
+    }
 }
 
 /// The last known settings. The switch keeps its last known value, so that neither an accident nor the
@@ -81,6 +102,7 @@ pub struct Knowledge {
     enabled: Option<bool>,
     default_requesters: Option<DefaultRequesters>,
     on_enable: Option<OnEnable>,
+    scheduling_gate: Option<SchedulingGate>,
     shared: Arc<SharedFields>,
     namespace_keys: Arc<NamespaceKeys>,
 }
@@ -102,6 +124,9 @@ pub enum ConfigProblem {
     /// The action is invalid.
     #[error("{CONFIG_MAP}: {ON_ENABLE} must be Keep, Request or Empty; the last known value holds")]
     OnEnable,
+    /// The use of the gate is invalid.
+    #[error("{CONFIG_MAP}: {SCHEDULING_GATE} must be Set or Release; the last known value holds")]
+    SchedulingGate,
     /// The list of fields is invalid.
     #[error("{CONFIG_MAP}: {SHARED_CHECK_FIELDS}: {0}; the last known value holds")]
     SharedFields(#[from] SharedFieldsError),
@@ -134,6 +159,12 @@ impl Knowledge {
             Some("Request") => self.on_enable = Some(OnEnable::Request),
             Some("Empty") => self.on_enable = Some(OnEnable::Empty),
             Some(_) => problems.push(ConfigProblem::OnEnable),
+        }
+        match data.get(SCHEDULING_GATE).map(String::as_str) {
+            Some("Set") => self.scheduling_gate = Some(SchedulingGate::Set),
+            // Without the key pods are scheduled at once, and wait at their mounts.
+            Some("Release") | None => self.scheduling_gate = Some(SchedulingGate::Release),
+            Some(_) => problems.push(ConfigProblem::SchedulingGate),
         }
         // Without the key no further fields are shared, so that removing it never discloses anything.
         match data
@@ -176,6 +207,7 @@ impl Knowledge {
             enabled: self.enabled?,
             default_requesters: self.default_requesters(),
             on_enable: self.on_enable.unwrap_or(OnEnable::Keep),
+            scheduling_gate: self.scheduling_gate.unwrap_or(SchedulingGate::Release),
         })
     }
 
@@ -293,5 +325,27 @@ mod tests {
         }
         on_enable(Some("Empty"));
         assert_eq!(on_enable(None), (OnEnable::Keep, vec![]));
+    }
+
+    #[test]
+    fn pods_wait_with_the_gate_only_where_the_configuration_says_so() {
+        let mut known = Knowledge::default();
+        let mut gated = |enabled: &str, word: Option<&str>| {
+            let mut entries = vec![(ENABLE, enabled)];
+            entries.extend(word.map(|word| (SCHEDULING_GATE, word)));
+            let problems = known.learn(&data(&entries));
+            (known.config().unwrap().gates_pods(), problems)
+        };
+        let unknown = vec![ConfigProblem::SchedulingGate];
+        assert_eq!(gated("true", None), (false, vec![]));
+        assert_eq!(gated("true", Some("set")), (false, unknown.clone()));
+        assert_eq!(gated("true", Some("Set")), (true, vec![]));
+        assert_eq!(gated("true", Some("true")), (true, unknown));
+        assert_eq!(gated("false", Some("Set")), (false, vec![]));
+        assert_eq!(gated("true", Some("Set")), (true, vec![]));
+        assert_eq!(gated("true", Some("Release")), (false, vec![]));
+        gated("true", Some("Set"));
+        assert_eq!(gated("true", None), (false, vec![]));
+        assert!(!Config::CLOSED.gates_pods());
     }
 }

@@ -21,6 +21,12 @@ pub const CATEGORY: &str = "connectors-approval";
 /// Value of the label `app.kubernetes.io/managed-by` on every Role and RoleBinding of ours.
 pub const MANAGED_BY: &str = "connectors-approval";
 
+/// The name of the CSI driver in the volumes of pods.
+pub const CSI_DRIVER: &str = "connectors-csi";
+
+/// The scheduling gate of pods whose requests are decided before they are scheduled.
+pub const SCHEDULING_GATE: &str = "connectors.alauda.io/approval";
+
 /// The longest user name that a policy can hold.
 pub const LONGEST_USER: usize = 512;
 

@@ -9,7 +9,8 @@ mod making;
 use std::time::Duration;
 
 use connectors_api::{
-    AccessResource, access_request::Phase, foreign::waits_elsewhere, reason::Ready,
+    AccessResource, ConnectorKey, access_request::Phase, foreign::waits_elsewhere,
+    pod_wish::OnRejected, reason::Ready,
 };
 use evaluation_api::access::{AccessAnswer, Decision, RequestSeen, Requestable};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -21,7 +22,7 @@ use crate::{
     kubernetes::{EventWord, Kubernetes, review},
     refusal::AccessRefusal,
     request_quota::RequestQuota,
-    volume::{ConnectorKey, OnRejected, Wish},
+    volume::Wish,
 };
 use making::{Attempt, Making};
 

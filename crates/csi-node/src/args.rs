@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use connector_files::FileConflict;
-use connectors_api::{PositiveDuration, duration::DurationError};
+use connectors_api::{PositiveDuration, duration::DurationError, names::CSI_DRIVER};
 use evaluation_api::args::EvaluationArgs;
 use service_kit::args::CommonArgs;
 
@@ -28,7 +28,7 @@ pub struct Args {
     pub(crate) node_name: String,
 
     /// The name of the driver, which is also that of its `CSIDriver` object and of its socket's folder
-    #[arg(long, value_name = "NAME", default_value = "connectors-csi", value_parser = driver_name)]
+    #[arg(long, value_name = "NAME", default_value = CSI_DRIVER, value_parser = driver_name)]
     pub(crate) driver_name: String,
 
     /// The kubelet's folder, under the same path here as on the node

@@ -4,13 +4,14 @@
 //! A delivered volume is not proven again when the kubelet republishes it: its path is bound to the proven UID, and its
 //! own record, which no pod can write, names its owner.
 
+use connectors_api::PodIdentity;
 use k8s_openapi::api::authentication::v1::TokenReviewStatus;
 use service_kit::reviews::{
     NODE_NAME, NoOwner, POD_NAME, POD_UID, account_user, only_claim, owner,
 };
 use thiserror::Error;
 
-use crate::volume::{AUDIENCE, Pod, PodTokenError};
+use crate::volume::{AUDIENCE, PodTokenError};
 
 /// Why the caller is not the pod that it is said to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -40,7 +41,11 @@ impl From<NoOwner> for CallerError {
 }
 
 /// Compares the answer about a token with the pod of the call.
-pub(crate) fn prove(review: TokenReviewStatus, pod: &Pod, node: &str) -> Result<(), CallerError> {
+pub(crate) fn prove(
+    review: TokenReviewStatus,
+    pod: &PodIdentity,
+    node: &str,
+) -> Result<(), CallerError> {
     let user = owner(review, AUDIENCE)?;
     if user.username != Some(account_user(&pod.namespace, &pod.service_account)) {
         return Err(CallerError::Other("service account"));
@@ -63,8 +68,8 @@ mod tests {
 
     use super::*;
 
-    fn pod() -> Pod {
-        Pod {
+    fn pod() -> PodIdentity {
+        PodIdentity {
             namespace: "shop".to_owned(),
             name: "deploy-1".to_owned(),
             uid: "uid-1".to_owned(),

@@ -1,12 +1,12 @@
 //! What a pod finds in its volume: facts about each connector, and files. Only the pod's own token is a secret.
 
 use connector_files::FileSet;
-use connectors_api::{Connector, ConnectorClass, Permission};
+use connectors_api::{Connector, ConnectorClass, ConnectorKey, Permission, PodIdentity};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     error_file::ErrorFile,
-    volume::{ConnectorKey, Pod, VolumePath, Wish},
+    volume::{VolumePath, Wish},
 };
 
 /// The facts about one connector.
@@ -143,7 +143,7 @@ impl Record {
             // It says what is in a volume, and not whose it is.
             on_rejected: _,
         } = wish;
-        let Pod {
+        let PodIdentity {
             namespace,
             name,
             uid,
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(usual, Record::new(&at("tool"), &wish(&["a/b"])));
         let mut proxy = wish(&["a/b"]);
         proxy.permission = Permission::Proxy;
-        let pod = |change: fn(&mut Pod)| {
+        let pod = |change: fn(&mut PodIdentity)| {
             let mut wish = wish(&["a/b"]);
             change(&mut wish.pod);
             wish

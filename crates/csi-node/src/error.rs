@@ -8,16 +8,13 @@
 //! tell a connector that is missing from one that is not for the asker.
 
 use connector_files::FilesError;
-use connectors_api::reason::Ready;
+use connectors_api::{ConnectorKey, reason::Ready};
 use thiserror::Error;
 use tonic::{Code, Status};
 
 use crate::{
-    caller::CallerError,
-    hold_quota::HoldQuotaFull,
-    memory_quota::MemoryQuotaFull,
-    refusal::AccessRefusal,
-    volume::{ConnectorKey, VolumeError},
+    caller::CallerError, hold_quota::HoldQuotaFull, memory_quota::MemoryQuotaFull,
+    refusal::AccessRefusal, volume::VolumeError,
 };
 
 /// The kubelet's events are cut at 1024 bytes, and its own words come first.

@@ -1,13 +1,14 @@
 //! The evaluation service, as far as a mount needs it.
 
+use connectors_api::ConnectorKey;
 use evaluation_api::{
-    access::{AccessAnswer, AccessQuestion, ConnectorName, PodRef, ServiceAccountName},
+    access::{AccessAnswer, AccessQuestion},
     client::{Client, Event, Subscription},
 };
 use service_kit::report;
 use tracing::warn;
 
-use crate::volume::{ConnectorKey, Wish};
+use crate::volume::Wish;
 
 /// Who answers questions about access.
 pub(crate) trait Evaluator: Send + Sync + 'static {
@@ -63,24 +64,7 @@ impl AnswerStream for Subscription {
 
 /// What is asked for one connector of a volume.
 pub(crate) fn question(wish: &Wish, connector: &ConnectorKey) -> AccessQuestion {
-    let Wish {
-        pod, permission, ..
-    } = wish;
-    AccessQuestion::mount(
-        ServiceAccountName {
-            namespace: pod.namespace.clone(),
-            name: pod.service_account.clone(),
-        },
-        ConnectorName {
-            namespace: connector.namespace.clone(),
-            name: connector.name.clone(),
-        },
-        *permission,
-        PodRef {
-            name: pod.name.clone(),
-            uid: pod.uid.clone(),
-        },
-    )
+    AccessQuestion::of_pod(&wish.pod, connector, wish.permission)
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The events that were written lately, so that a kubelet that tries again for hours causes one event and no more.
 
+use connectors_api::ConnectorKey;
 use service_kit::cache::{Bounds, Cache};
 
-use crate::{kubernetes::EventWord, volume::ConnectorKey};
+use crate::kubernetes::EventWord;
 
 /// A forgotten event is written a second time, which does no harm.
 pub(crate) const MOST: usize = 1024;

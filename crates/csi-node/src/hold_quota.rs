@@ -1,13 +1,11 @@
 //! How many calls may be held: on the node, for each namespace of pods, and for each pod.
 
-use connectors_api::access_request::MOST_OF_A_POD;
+use connectors_api::{PodIdentity, access_request::MOST_OF_A_POD};
 use service_kit::{
     fair::{TenantTurn, TenantTurns},
     quota::{Exceeded, Permit, Quota},
 };
 use thiserror::Error;
-
-use crate::volume::Pod;
 
 /// Held volumes of one pod. A pod that has more waits for its own.
 const MOST_VOLUMES_OF_A_POD: usize = 16;
@@ -74,7 +72,7 @@ impl HoldQuota {
     }
 
     /// Takes a place for a volume of a pod, if there is one.
-    pub(crate) fn take(&self, pod: &Pod) -> Result<HeldCall, HoldQuotaFull> {
+    pub(crate) fn take(&self, pod: &PodIdentity) -> Result<HeldCall, HoldQuotaFull> {
         let HoldLimits { node, namespace } = self.limits;
         let of_pod = self
             .pods
@@ -112,8 +110,8 @@ mod tests {
         HoldQuota::new(HoldLimits { node, namespace })
     }
 
-    fn pod(namespace: &str, uid: &str) -> Pod {
-        Pod {
+    fn pod(namespace: &str, uid: &str) -> PodIdentity {
+        PodIdentity {
             namespace: namespace.to_owned(),
             name: "pod".to_owned(),
             uid: uid.to_owned(),

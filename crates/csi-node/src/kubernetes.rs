@@ -1,41 +1,25 @@
 //! The Kubernetes API, as far as a mount needs it.
 
 mod live;
-mod request;
 mod review;
 
-use connectors_api::{AccessRequest, Connector, ConnectorClass};
+use connectors_api::{AccessRequest, Connector, ConnectorClass, PodIdentity};
 use k8s_openapi::api::{
     authentication::v1::TokenReviewStatus, authorization::v1::SubjectAccessReviewSpec,
     storage::v1::CSIDriver,
 };
 use thiserror::Error;
 
-use crate::volume::{Pod, Token};
+use crate::volume::Token;
 
+pub(crate) use connectors_api::request_creation::Created;
 pub(crate) use live::Live;
-pub(crate) use request::{asks_the_same, request};
 pub(crate) use review::review;
 
 /// The API server gave no answer that can be used. The log says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the Kubernetes API cannot be asked at the moment")]
 pub(crate) struct NoAnswer;
-
-/// What became of a request that was to be created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Created {
-    /// It is there.
-    Made,
-    /// Something of that name was there before.
-    Exists,
-    /// There is no such namespace, or not for long, and so no such connector.
-    NoNamespace,
-    /// The quota of the namespace takes no more at the moment.
-    QuotaFull,
-    /// The API server or one of its webhooks will not have it.
-    Refused,
-}
 
 /// What is under a name.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,7 +123,7 @@ pub(crate) trait Kubernetes: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Lookup<CSIDriver>, NoAnswer>> + Send;
 
     /// Tells a pod, sooner or later. Nobody waits for it.
-    fn tell(&self, pod: &Pod, word: EventWord, note: String);
+    fn tell(&self, pod: &PodIdentity, word: EventWord, note: String);
 }
 
 #[cfg(test)]

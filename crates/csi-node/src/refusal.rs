@@ -1,9 +1,9 @@
 //! A request that is over and gives a pod nothing, in the words that the pod may read.
 
-use connectors_api::{Permission, access_request::Phase, reason::Ready};
+use connectors_api::{ConnectorKey, Permission, access_request::Phase, reason::Ready};
 use evaluation_api::access::RequestSeen;
 
-use crate::volume::{ConnectorKey, Wish};
+use crate::volume::Wish;
 
 /// Why a pod has no access, as one of its requests says it.
 #[derive(Clone, Debug, PartialEq, Eq)]

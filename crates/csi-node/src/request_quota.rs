@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use connectors_api::{Permission, access_request::MOST_OF_A_POD};
+use connectors_api::{ConnectorKey, Permission, access_request::MOST_OF_A_POD};
 use tokio::time::Instant;
 
-use crate::{hold_quota::HoldQuotaFull, volume::ConnectorKey};
+use crate::hold_quota::HoldQuotaFull;
 
 /// As many pods are remembered; the kubelet runs some hundreds.
 const MOST_PODS: usize = 4096;

@@ -9,9 +9,10 @@ use std::{
 
 use connector_files::{FileConflict, FileSet};
 use connectors_api::{
-    AccessRequest, Connector, ConnectorClass, Permission,
+    AccessRequest, Connector, ConnectorClass, ConnectorKey, Permission, PodIdentity,
     access_request::Phase,
     config::{Config, OnEnable},
+    pod_wish::OnRejected,
     reason::Ready,
 };
 use evaluation_api::access::{
@@ -52,9 +53,7 @@ use crate::{
     },
     request_quota::RequestQuota,
     tool_cache::ToolCache,
-    volume::{
-        AUDIENCE, ConnectorKey, OnRejected, Pod, PodsDir, ProxyTokens, Token, VolumePath, Wish,
-    },
+    volume::{AUDIENCE, PodsDir, ProxyTokens, Token, VolumePath, Wish},
 };
 
 /// The size of a page on most nodes.
@@ -97,7 +96,7 @@ pub(crate) fn key(name: &str) -> ConnectorKey {
 /// What the usual pod wishes for.
 pub(crate) fn wish(connectors: &[&str]) -> Wish {
     Wish {
-        pod: Pod {
+        pod: PodIdentity {
             namespace: "shop".to_owned(),
             name: "deploy-1".to_owned(),
             uid: "uid-1".to_owned(),
@@ -444,7 +443,7 @@ impl Kubernetes for FakeKubernetes {
         Ok(self.called("get driver")?.driver.clone())
     }
 
-    fn tell(&self, pod: &Pod, word: EventWord, note: String) {
+    fn tell(&self, pod: &PodIdentity, word: EventWord, note: String) {
         assert!(pod.uid.starts_with("uid-"), "{}", pod.uid);
         self.cluster().told.push((word, note));
     }

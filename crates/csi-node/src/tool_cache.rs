@@ -5,11 +5,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use connectors_api::{Connector, ConnectorClass};
+use connectors_api::{Connector, ConnectorClass, ConnectorKey};
 use serde::Serialize;
 use service_kit::cache::{Bounds, Cache};
-
-use crate::volume::ConnectorKey;
 
 /// How old an object may be that a volume is renewed with.
 pub(crate) const AGE: Duration = Duration::from_mins(1);

@@ -10,14 +10,16 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use connector_files::FileRequest;
-use connectors_api::Permission;
+use connectors_api::{
+    AccessRequest, ConnectorKey, Permission, PodIdentity,
+    pod_wish::{self, LONGEST_ATTRIBUTES, OnRejected, VolumeAttributes},
+};
 use thiserror::Error;
 
 pub(crate) use attributes::AttributeError;
-use attributes::VolumeAttributes;
 pub(crate) use path::{PodsDir, VolumePath, VolumePathError};
 pub(crate) use token::{AUDIENCE, PodTokenError, Token};
 
@@ -25,49 +27,11 @@ use crate::proto::csi::{
     NodePublishVolumeRequest, VolumeCapability, volume_capability::AccessType,
 };
 
-/// More than any pod needs, and little enough for every message and mount.
-const MAX_CONTEXT: usize = 64 * 1024;
-
-/// A connector by its full name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct ConnectorKey {
-    /// Its namespace.
-    pub(crate) namespace: String,
-    /// Its name.
-    pub(crate) name: String,
-}
-
-impl ConnectorKey {
-    /// The pod lives where the connector lives, and may read about it.
-    pub(crate) fn is_home_of(&self, pod: &Pod) -> bool {
-        self.namespace == pod.namespace
-    }
-}
-
-impl fmt::Display for ConnectorKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// The pod that a volume is for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Pod {
-    /// Its namespace, which is also that of its service account.
-    pub(crate) namespace: String,
-    /// Its name.
-    pub(crate) name: String,
-    /// Its UID.
-    pub(crate) uid: String,
-    /// The service account that it runs as.
-    pub(crate) service_account: String,
-}
-
 /// What a pod wants to use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     /// The pod, as the kubelet names it. Not proven yet.
-    pub(crate) pod: Pod,
+    pub(crate) pod: PodIdentity,
     /// The connectors, at least one, none twice, in the order in which they were written.
     pub(crate) connectors: Vec<ConnectorKey>,
     /// The capability of all of them.
@@ -76,23 +40,10 @@ pub(crate) struct Wish {
     pub(crate) on_rejected: OnRejected,
 }
 
-/// The volume of a pod that is refused for good.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum OnRejected {
-    /// The mount fails, and the pod does not start.
-    #[default]
-    Fail,
-    /// The volume holds a file that says why, and the pod starts.
-    ErrorFile,
-}
-
-impl OnRejected {
-    /// Each with its word.
-    const WORDS: [(&str, Self); 2] = [("Fail", Self::Fail), ("ErrorFile", Self::ErrorFile)];
-
-    fn from_word(word: &str) -> Option<Self> {
-        let mut words = Self::WORDS.into_iter();
-        words.find(|(it, _)| *it == word).map(|(_, way)| way)
+impl Wish {
+    /// The request for one of the connectors, under the name that every retry gives it.
+    pub(crate) fn request(&self, connector: &ConnectorKey) -> AccessRequest {
+        pod_wish::request(&self.pod, connector, self.permission)
     }
 }
 
@@ -186,7 +137,7 @@ impl Publish {
             .iter()
             .map(|(key, value)| key.len() + value.len())
             .sum();
-        if length > MAX_CONTEXT {
+        if length > LONGEST_ATTRIBUTES {
             return Err(VolumeError::TooLong);
         }
         plain_mount(request.volume_capability.as_ref())?;
@@ -204,7 +155,7 @@ impl Publish {
             connectors,
             permission,
             on_rejected,
-        } = attributes::parse(&pod.namespace, context)?;
+        } = VolumeAttributes::parse(&pod.namespace, context).map_err(AttributeError::from)?;
         let token = |audience: &str| Token::find(&request.secrets, context, audience);
         let files = attributes::parse_files(context, proxy).map_err(VolumeError::from);
         let files = files.map(|request| FileWish {
@@ -225,17 +176,15 @@ impl Publish {
     }
 }
 
-/// The prefix of the keys that the kubelet writes, and nobody else can where the driver object is right.
-const KUBELET: &str = "csi.storage.k8s.io/";
 const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
 
-fn pod(context: &HashMap<String, String>) -> Result<Pod, VolumeError> {
+fn pod(context: &HashMap<String, String>) -> Result<PodIdentity, VolumeError> {
     use connectors_api::names::{is_dns_label, is_dns_subdomain};
     let field = |key: &'static str, valid: fn(&str) -> bool| {
         let value = context.get(key).filter(|value| valid(value));
         value.cloned().ok_or(VolumeError::PodInfo(key))
     };
-    Ok(Pod {
+    Ok(PodIdentity {
         namespace: field("csi.storage.k8s.io/pod.namespace", is_dns_label)?,
         name: field("csi.storage.k8s.io/pod.name", is_dns_subdomain)?,
         uid: field("csi.storage.k8s.io/pod.uid", path::is_uid)?,

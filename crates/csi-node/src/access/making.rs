@@ -5,15 +5,15 @@
 
 use std::time::Duration;
 
-use connectors_api::AccessRequest;
+use connectors_api::{AccessRequest, ConnectorKey, pod_wish::asks_the_same};
 use evaluation_api::access::Requestable;
 use tokio::time::Instant;
 
 use crate::{
     hold_quota::HoldQuotaFull,
-    kubernetes::{Created, Kubernetes, Lookup, asks_the_same, request},
+    kubernetes::{Created, Kubernetes, Lookup},
     request_quota::RequestQuota,
-    volume::{ConnectorKey, Wish},
+    volume::Wish,
 };
 
 /// Between two tries while the namespace of the connector takes no more requests.
@@ -67,7 +67,7 @@ impl<'a, K: Kubernetes> Making<'a, K> {
             asked,
             wish,
             connector,
-            ours: request(wish, connector),
+            ours: wish.request(connector),
             made: false,
             full_until: None,
         }

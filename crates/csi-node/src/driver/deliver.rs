@@ -8,7 +8,9 @@ use std::{
 };
 
 use connector_files::{FileContext, FileSet, Tool, render};
-use connectors_api::{Connector, ConnectorClass, names::is_dns_subdomain, reason::Ready};
+use connectors_api::{
+    Connector, ConnectorClass, ConnectorKey, names::is_dns_subdomain, reason::Ready,
+};
 use futures::future::try_join_all;
 use service_kit::clock;
 use tokio::time::timeout;
@@ -22,7 +24,7 @@ use crate::{
     evaluator::Evaluator,
     kubernetes::{Kubernetes, Lookup, NoAnswer},
     mounter::Mounter,
-    volume::{ConnectorKey, FileWish, Token, VolumePath, Wish},
+    volume::{FileWish, Token, VolumePath, Wish},
 };
 
 /// A connector as it was read, with its class if that exists.

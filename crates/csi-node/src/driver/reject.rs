@@ -1,17 +1,20 @@
 //! Decides whether a refused pod gets a volume that says why. Such a volume stays until the pod ends, so the refusal must
 //! stay as well. It is read from the API server itself.
 
-use connectors_api::{AccessRequest, AccessResource};
+use connectors_api::{
+    AccessRequest, AccessResource,
+    pod_wish::{OnRejected, asks_the_same},
+};
 
 use super::Driver;
 use crate::{
     error::{PublishError, Unreachable},
     error_file::ErrorFile,
     evaluator::Evaluator,
-    kubernetes::{Kubernetes, Lookup, NoAnswer, asks_the_same, request, review},
+    kubernetes::{Kubernetes, Lookup, NoAnswer, review},
     mounter::Mounter,
     refusal::{AccessRefusal, is_for_good},
-    volume::{OnRejected, Wish},
+    volume::Wish,
 };
 
 /// A refusal that is final.
@@ -63,7 +66,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let Lookup::Found(found) = found else {
             return Ok(false);
         };
-        let ours = request(wish, connector);
+        let ours = wish.request(connector);
         if !asks_the_same(&found, &ours) || !is_over(&found, &refusal.request.uid) {
             return Ok(false);
         }

@@ -11,7 +11,7 @@ mod plan;
 
 use std::time::Duration;
 
-use connectors_api::config::OnEnable;
+use connectors_api::{ConnectorKey, config::OnEnable};
 use evaluation_api::access::{AccessAnswer, Decision, Requestable};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
@@ -26,7 +26,7 @@ use crate::{
     kubernetes::{EventWord, Kubernetes, review},
     mounter::{Mounter, OnDisk, Passage},
     proto::csi::NodePublishVolumeRequest,
-    volume::{ConnectorKey, FileWish, Publish, VolumeError, VolumePath, Wish},
+    volume::{FileWish, Publish, VolumeError, VolumePath, Wish},
 };
 use plan::{AccessHeard, Act, PodRequest, VolumeContent, plan};
 

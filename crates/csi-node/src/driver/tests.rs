@@ -28,7 +28,7 @@ use tonic::Code;
 use super::*;
 use crate::{
     error::{DriverProblem, is_final},
-    kubernetes::{Created, EventWord, Lookup, request as our_request},
+    kubernetes::{Created, EventWord, Lookup},
     testing::{
         OFF, ON, World, denied, granted, key, no_request, no_request_and, place, request,
         request_for, standing, wish,
@@ -128,7 +128,7 @@ async fn held(world: &World) -> tokio::task::JoinHandle<Result_> {
 fn over(pod: &str, connector: &str, phase: Phase) -> AccessRequest {
     let mut wish = wish(&[connector]);
     pod.clone_into(&mut wish.pod.uid);
-    let mut request = our_request(&wish, &key(connector));
+    let mut request = wish.request(&key(connector));
     request.metadata.uid = Some("r1".to_owned());
     request.status = Some(AccessRequestStatus {
         phase: Some(phase),

@@ -2,12 +2,14 @@
 
 use std::{fmt, time::Duration};
 
-use connectors_api::{AccessRequest, Connector, ConnectorClass, parse};
+use connectors_api::{
+    AccessRequest, Connector, ConnectorClass, PodIdentity, parse, request_creation::refusal,
+};
 use k8s_openapi::api::{
     authentication::v1::TokenReviewStatus, authorization::v1::SubjectAccessReviewSpec,
     core::v1::ObjectReference, storage::v1::CSIDriver,
 };
-use kube::{Api, Client, Resource, api::PostParams, core::Status};
+use kube::{Api, Client, Resource, api::PostParams};
 use serde_json::Value;
 use service_kit::{
     events::{News, Publisher},
@@ -19,7 +21,7 @@ use service_kit::{
 use tracing::warn;
 
 use super::{Created, EventWord, Kubernetes, Lookup, NoAnswer};
-use crate::volume::{AUDIENCE, Pod, Token};
+use crate::volume::{AUDIENCE, Token};
 
 #[cfg(test)]
 mod tests;
@@ -104,41 +106,6 @@ impl Live {
     }
 }
 
-/// What a quota says of an object that it does not let in, behind the words of every refusal: it is used up, it
-/// was not counted yet, or there has to be one first. All of it can change without the object.
-const QUOTA: [&str; 3] = [
-    "exceeded quota: ",
-    "status unknown for quota: ",
-    "insufficient quota to consume: ",
-];
-const FORBIDDEN: &str = " is forbidden: ";
-/// The cause in a refusal of a namespace that is being deleted.
-const TERMINATING: &str = "NamespaceTerminating";
-
-/// What the API server's answer means for a request that was to be created; nothing where it is no answer.
-fn refusal(answer: &Status) -> Option<Created> {
-    let Status {
-        code,
-        message,
-        details,
-        ..
-    } = answer;
-    let causes = details.iter().flat_map(|details| &details.causes);
-    let is_terminating = || causes.clone().any(|cause| cause.reason == TERMINATING);
-    let is_quota = || {
-        let why = message.split_once(FORBIDDEN);
-        why.is_some_and(|(_, why)| QUOTA.iter().any(|words| why.starts_with(words)))
-    };
-    match code {
-        409 => Some(Created::Exists),
-        404 => Some(Created::NoNamespace),
-        403 if is_terminating() => Some(Created::NoNamespace),
-        403 if is_quota() => Some(Created::QuotaFull),
-        400 | 403 | 422 => Some(Created::Refused),
-        _ => None,
-    }
-}
-
 fn no_answer(error: &CallError) -> NoAnswer {
     warn!(error = report(error), "the Kubernetes API gave no answer");
     NoAnswer
@@ -205,7 +172,7 @@ impl Kubernetes for Live {
         self.lookup(api, "CSIDriver", name).await
     }
 
-    fn tell(&self, pod: &Pod, word: EventWord, note: String) {
+    fn tell(&self, pod: &PodIdentity, word: EventWord, note: String) {
         let events = self.events.clone();
         let regarding = ObjectReference {
             api_version: Some("v1".to_owned()),

@@ -1,36 +1,22 @@
 //! The review that confirms a decision.
 
-use connectors_api::{
-    AccessResource,
-    names::{CONNECTORS, GROUP},
-};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReviewSpec};
+use connectors_api::{AccessResource, ConnectorKey, PodIdentity};
+use k8s_openapi::api::authorization::v1::SubjectAccessReviewSpec;
 use service_kit::reviews::service_account;
 
-use crate::volume::{ConnectorKey, Pod};
-
-/// Whether the pod's account, with its groups, may do everything on this resource of a connector. RBAC
-/// takes a subresource with slashes as one string.
+/// Whether the pod's account, with its groups, may do everything on this resource of a connector.
 pub(crate) fn review(
-    pod: &Pod,
+    pod: &PodIdentity,
     connector: &ConnectorKey,
     resource: &AccessResource,
 ) -> SubjectAccessReviewSpec {
-    let Pod {
+    let PodIdentity {
         namespace,
         service_account: account,
         ..
     } = pod;
     SubjectAccessReviewSpec {
-        resource_attributes: Some(ResourceAttributes {
-            group: Some(GROUP.to_owned()),
-            resource: Some(CONNECTORS.to_owned()),
-            subresource: Some(resource.subresource()),
-            verb: Some("*".to_owned()),
-            namespace: Some(connector.namespace.clone()),
-            name: Some(connector.name.clone()),
-            ..ResourceAttributes::default()
-        }),
+        resource_attributes: Some(resource.review(&connector.namespace, &connector.name)),
         ..service_account(namespace, account)
     }
 }

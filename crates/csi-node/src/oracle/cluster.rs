@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use connectors_api::AccessRequest;
+use connectors_api::{AccessRequest, PodIdentity};
 use evaluation_api::access::{
     AccessAnswer, AccessQuestion, BindingRef, Decision, Gating, RequestSeen, Requestable,
 };
@@ -23,7 +23,6 @@ use super::{
 use crate::{
     evaluator::{AnswerStream, Evaluator},
     kubernetes::{EventWord, NoAnswer},
-    volume::Pod,
 };
 
 /// The longest that an answer takes.
@@ -35,7 +34,7 @@ pub(super) const SESAME: &str = "sesame";
 #[derive(Clone, Debug)]
 pub(super) struct Note {
     pub(super) process: usize,
-    pub(super) pod: Pod,
+    pub(super) pod: PodIdentity,
     pub(super) word: EventWord,
     pub(super) text: String,
 }

@@ -214,7 +214,7 @@ impl Life {
         wish.pod.namespace = pod.namespace.to_owned();
         wish.pod.name = pod.name.to_owned();
         wish.pod.uid.clone_from(&pod.uid);
-        let mut object = crate::kubernetes::request(&wish, &key(connector));
+        let mut object = wish.request(&key(connector));
         let squats = self.dice.percent(50);
         let name = if squats {
             object.spec.subject.name = "builder-2".to_owned();

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use connectors_api::{
-    AccessRequest, Connector, ConnectorClass, Permission, access_request::AccessRequestStatus,
+    AccessRequest, Connector, ConnectorClass, Permission, PodIdentity,
+    access_request::AccessRequestStatus,
 };
 use k8s_openapi::{
     api::{
@@ -22,7 +23,7 @@ use super::{
 use crate::{
     kubernetes::{Created, EventWord, Kubernetes, Lookup, NoAnswer},
     testing::NODE,
-    volume::{AUDIENCE, Pod, Token},
+    volume::{AUDIENCE, Token},
 };
 
 /// A token: whose, of which kind, and until when since the begin.
@@ -159,7 +160,7 @@ impl Kubernetes for OfProcess {
         Ok(Lookup::Absent)
     }
 
-    fn tell(&self, pod: &Pod, word: EventWord, text: String) {
+    fn tell(&self, pod: &PodIdentity, word: EventWord, text: String) {
         let (pod, process) = (pod.clone(), self.process);
         let note = Note {
             process,

@@ -1,8 +1,8 @@
 use std::path::Path;
 
+use connectors_api::pod_wish::WishError;
 use proptest::prelude::*;
 
-use super::attributes::MAX_CONNECTORS;
 use super::*;
 use crate::proto::csi::volume_capability::{BlockVolume, MountVolume};
 use crate::testing::{proxy_tokens, request};
@@ -32,24 +32,11 @@ fn attribute(key: &str, value: &str) -> Result<Publish, VolumeError> {
     })
 }
 
-fn connectors(list: &str) -> Result<Vec<String>, String> {
-    attribute("connectors", list)
-        .map(|publish| {
-            publish
-                .wish
-                .connectors
-                .iter()
-                .map(ToString::to_string)
-                .collect()
-        })
-        .map_err(|error| error.to_string())
-}
-
 #[test]
 fn a_call_of_the_kubelet_is_understood() {
     let Publish { wish, token, files } = parse(&request()).unwrap();
     assert_eq!(files.unwrap().token, None);
-    let expected = Pod {
+    let expected = PodIdentity {
         namespace: "shop".to_owned(),
         name: "deploy-1".to_owned(),
         uid: "uid-1".to_owned(),
@@ -136,7 +123,7 @@ fn a_call_without_its_necessary_parts_is_refused() {
             "too long",
             |r| {
                 r.volume_context
-                    .insert("connectors".to_owned(), "a".repeat(MAX_CONTEXT));
+                    .insert("connectors".to_owned(), "a".repeat(LONGEST_ATTRIBUTES));
             },
             Is::TooLong,
         ),
@@ -224,95 +211,21 @@ fn the_id_must_be_that_of_the_pod_and_the_volume() {
     }
 }
 
+/// The rules of these attributes have their tests in `connectors_api::pod_wish`.
 #[test]
-fn connectors_are_full_names_or_names_in_the_pods_namespace() {
-    assert_eq!(connectors("harbor").unwrap(), ["shop/harbor"]);
+fn what_is_written_about_connectors_is_read_in_the_pods_namespace_or_refused() {
+    let wish = attribute("connectors", "harbor,tools/git").unwrap().wish;
+    let named: Vec<_> = wish.connectors.iter().map(ToString::to_string).collect();
+    assert_eq!(named, ["shop/harbor", "tools/git"]);
+    let proxy = attribute("permission", "proxy").unwrap().wish;
+    assert_eq!(proxy.permission, Permission::Proxy);
+    let unknown = attribute("connector", "x").unwrap_err();
+    assert!(unknown.to_string().contains("did you mean"), "{unknown}");
+    let expected = WishError::Permission("write".to_owned());
     assert_eq!(
-        connectors("tools/harbor,git.example, shop2/a ").unwrap(),
-        ["tools/harbor", "shop/git.example", "shop2/a"]
+        attribute("permission", "write").unwrap_err(),
+        VolumeError::Attribute(expected.into())
     );
-    for bad in [
-        "", " ", ",", "a,", "a,,b", "a/b/c", "/a", "a/", "A", "a b", "../a", "a/*",
-    ] {
-        assert!(connectors(bad).is_err(), "{bad}");
-    }
-    assert_eq!(
-        connectors("harbor,shop/harbor").unwrap_err(),
-        "connector shop/harbor is listed twice"
-    );
-    let list = |count: usize| {
-        (0..count)
-            .map(|n| format!("c{n}"))
-            .collect::<Vec<_>>()
-            .join(",")
-    };
-    assert_eq!(
-        connectors(&list(MAX_CONNECTORS)).unwrap().len(),
-        MAX_CONNECTORS
-    );
-    assert!(
-        connectors(&list(MAX_CONNECTORS + 1))
-            .unwrap_err()
-            .starts_with("more than 16")
-    );
-}
-
-#[test]
-fn an_attribute_that_would_do_nothing_is_refused_with_the_likely_word() {
-    let message = |key: &str| attribute(key, "x").unwrap_err().to_string();
-    assert_eq!(
-        message("connector"),
-        "volume attribute `connector` is unknown: did you mean `connectors`?"
-    );
-    assert_eq!(
-        message("permissions"),
-        "volume attribute `permissions` is unknown: did you mean `permission`?"
-    );
-    assert_eq!(
-        message("speed"),
-        "volume attribute `speed` is unknown: known here: connectors, permission, configuration.names, configuration.params, \
-         token.expiration, onRejected, connector.name, connector.namespace"
-    );
-    assert!(message(&"a\n".repeat(500)).len() < 300);
-    assert!(attribute("csi.storage.k8s.io/something.new", "x").is_ok());
-}
-
-#[test]
-fn one_connector_may_be_named_in_the_older_way() {
-    let older = |fields: &[(&str, &str)]| {
-        let parsed = with(|request| {
-            request.volume_context.remove("connectors");
-            for (key, value) in fields {
-                let (key, value) = ((*key).to_owned(), (*value).to_owned());
-                request.volume_context.insert(key, value);
-            }
-        });
-        parsed
-            .map(|it| it.wish.connectors[0].to_string())
-            .map_err(|error| error.to_string())
-    };
-    let (name, namespace) = ("connector.name", "connector.namespace");
-    let named = older(&[(name, "harbor"), (namespace, "tools")]);
-    assert_eq!(named.unwrap(), "tools/harbor");
-    assert_eq!(older(&[(name, "harbor")]).unwrap(), "shop/harbor");
-    for (fields, told) in [
-        (&[(namespace, "tools")][..], "needs `connector.name`"),
-        (&[(name, "a/b")], "`a/b` is not a connector"),
-        (&[(name, "")], "`` is not a connector"),
-        (&[(name, "a"), (namespace, "")], "`a` is not a connector"),
-        (
-            &[(name, "a"), ("connectors", "b")],
-            "`connectors` and `connector.name` exclude each other",
-        ),
-        (
-            &[(namespace, "a"), ("connectors", "b")],
-            "`connectors` and `connector.namespace` exclude each other",
-        ),
-        (&[], "`connectors` is missing"),
-    ] {
-        let error = older(fields).unwrap_err();
-        assert!(error.contains(told), "{fields:?}: {error}");
-    }
 }
 
 /// The files that are asked for, or what is wrong with them alone.
@@ -374,35 +287,14 @@ fn a_token_lives_as_long_as_a_pod_wants_or_the_volume_is_refused() {
 }
 
 #[test]
-fn permissions_are_apis_or_proxy() {
-    assert_eq!(
-        attribute("permission", "proxy").unwrap().wish.permission,
-        Permission::Proxy
-    );
-    for bad in ["", "*", "APIS", "write"] {
-        assert_eq!(
-            attribute("permission", bad).unwrap_err(),
-            AttributeError::Permission(bad.to_owned()).into()
-        );
-    }
-}
-
-#[test]
-fn a_refused_pod_fails_or_gets_a_file() {
+fn the_way_out_of_a_refused_pod_is_read_with_the_connectors() {
     let way = |word: &str| attribute("onRejected", word).map(|it| it.wish.on_rejected);
     assert_eq!(
         parse(&request()).unwrap().wish.on_rejected,
         OnRejected::Fail
     );
-    assert_eq!(way("Fail"), Ok(OnRejected::Fail));
     assert_eq!(way("ErrorFile"), Ok(OnRejected::ErrorFile));
-    for bad in ["", "fail", "errorFile", "ErrorFile ", "FailPod"] {
-        let error = AttributeError::OnRejected(bad.to_owned());
-        assert_eq!(way(bad), Err(error.clone().into()));
-        assert!(error.to_string().ends_with("use Fail or ErrorFile"));
-    }
-    let likely = attribute("onreject", "Fail").unwrap_err().to_string();
-    assert!(likely.ends_with("did you mean `onRejected`?"), "{likely}");
+    assert!(way("FailPod").is_err());
 }
 
 #[test]

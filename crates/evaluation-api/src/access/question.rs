@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use connectors_api::Permission;
 use connectors_api::names::{is_dns_label, is_dns_subdomain};
+use connectors_api::{ConnectorKey, Permission, PodIdentity};
 use thiserror::Error;
 
 use crate::v1;
@@ -134,6 +134,26 @@ impl AccessQuestion {
             verb: "*".to_owned(),
             pod: Some(pod),
         }
+    }
+
+    /// The question of a pod for one of the connectors of its volumes.
+    #[must_use]
+    pub fn of_pod(pod: &PodIdentity, connector: &ConnectorKey, permission: Permission) -> Self {
+        Self::mount(
+            ServiceAccountName {
+                namespace: pod.namespace.clone(),
+                name: pod.service_account.clone(),
+            },
+            ConnectorName {
+                namespace: connector.namespace.clone(),
+                name: connector.name.clone(),
+            },
+            permission,
+            PodRef {
+                name: pod.name.clone(),
+                uid: pod.uid.clone(),
+            },
+        )
     }
 
     /// May the pods of an account mount a connector at any time? Without a pod, only standing permissions

@@ -1,10 +1,10 @@
 //! What becomes of a volume that is there, decided from what was heard about access. It counts while mounts are gated;
 //! `republish` decides about a switch that is off or unknown.
 
-use connectors_api::{access_request::Phase, config::OnEnable};
+use connectors_api::{ConnectorKey, access_request::Phase, config::OnEnable};
 use evaluation_api::access::{RequestSeen, Requestable};
 
-use crate::{access::Admitted, mounter::Passage, volume::ConnectorKey};
+use crate::{access::Admitted, mounter::Passage};
 
 /// What was heard about access to one connector while mounts are gated.
 #[derive(Clone, Debug, PartialEq, Eq)]

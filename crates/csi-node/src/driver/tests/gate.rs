@@ -43,7 +43,7 @@ async fn a_pod_without_access_is_held_and_mounted_when_access_comes() {
     let call = held(&world).await;
     assert_eq!(
         world.kubernetes.cluster().requests,
-        [our_request(&wish(&["tools/harbor"]), &key("tools/harbor"))]
+        [wish(&["tools/harbor"]).request(&key("tools/harbor"))]
     );
     world.evaluator.says(
         "tools/harbor",
@@ -225,7 +225,7 @@ async fn a_request_that_is_deleted_is_made_anew() {
 #[tokio::test(start_paused = true)]
 async fn the_request_of_an_earlier_call_is_met_by_its_name() {
     let world = World::new();
-    let ours = our_request(&wish(&["tools/harbor"]), &key("tools/harbor"));
+    let ours = wish(&["tools/harbor"]).request(&key("tools/harbor"));
     world.kubernetes.cluster().created = Created::Exists;
     world.kubernetes.cluster().found = Lookup::Found(Box::new(ours));
     let call = held(&world).await;
@@ -236,7 +236,7 @@ async fn the_request_of_an_earlier_call_is_met_by_its_name() {
 
 #[tokio::test(start_paused = true)]
 async fn another_request_under_the_name_is_never_adopted() {
-    let mut other = our_request(&wish(&["tools/harbor"]), &key("tools/harbor"));
+    let mut other = wish(&["tools/harbor"]).request(&key("tools/harbor"));
     other.spec.subject.name = "attacker".to_owned();
     for found in [Lookup::Found(Box::new(other)), Lookup::Unreadable] {
         let world = World::new();
@@ -254,7 +254,7 @@ async fn another_request_under_the_name_is_never_adopted() {
 #[tokio::test(start_paused = true)]
 async fn a_request_on_its_way_out_is_replaced_when_it_is_gone() {
     let world = World::new();
-    let mut ours = our_request(&wish(&["tools/harbor"]), &key("tools/harbor"));
+    let mut ours = wish(&["tools/harbor"]).request(&key("tools/harbor"));
     ours.metadata.deletion_timestamp = serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap();
     world.kubernetes.cluster().created = Created::Exists;
     world.kubernetes.cluster().found = Lookup::Found(Box::new(ours));

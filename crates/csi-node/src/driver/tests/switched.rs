@@ -62,7 +62,7 @@ async fn access_is_asked_for_and_content_kept_while_the_request_waits() {
     publish(&world).await.unwrap();
     assert_eq!(
         world.kubernetes.cluster().requests,
-        [our_request(&wish(&["tools/harbor"]), &key("tools/harbor"))]
+        [wish(&["tools/harbor"]).request(&key("tools/harbor"))]
     );
     let waits = denied(Phase::Pending, Ready::NoAccessPolicy);
     world.evaluator.says("tools/harbor", Some(waits));

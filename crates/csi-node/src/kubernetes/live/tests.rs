@@ -10,10 +10,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    kubernetes::request,
-    testing::{key, wish},
-};
+use crate::testing::{key, wish};
 
 /// Every call as method, path and body, and one answer for all of them.
 type Calls = Arc<Mutex<Vec<(String, Value)>>>;
@@ -48,7 +45,7 @@ fn refusal(code: u16) -> (Live, Calls) {
 #[tokio::test(start_paused = true)]
 async fn what_the_server_says_to_a_new_request_has_one_meaning_each() {
     let wish = wish(&["tools/harbor"]);
-    let ours = request(&wish, &key("tools/harbor"));
+    let ours = wish.request(&key("tools/harbor"));
     let json = serde_json::to_value(&ours).unwrap();
     let (live, calls) = server(201, &json);
     assert_eq!(live.create_request("tools", &ours).await, Ok(Created::Made));
@@ -77,7 +74,7 @@ async fn what_the_server_says_to_a_new_request_has_one_meaning_each() {
 #[tokio::test(start_paused = true)]
 async fn a_quota_and_a_namespace_that_goes_are_told_from_other_refusals() {
     let wish = wish(&["tools/harbor"]);
-    let ours = request(&wish, &key("tools/harbor"));
+    let ours = wish.request(&key("tools/harbor"));
     let of_server =
         |why: &str| format!("accessrequests.connectors.alauda.io \"areq-1\" is forbidden: {why}");
     let (quota, refused) = (Ok(Created::QuotaFull), Ok(Created::Refused));
@@ -137,7 +134,7 @@ async fn a_quota_and_a_namespace_that_goes_are_told_from_other_refusals() {
 #[tokio::test(start_paused = true)]
 async fn a_request_is_read_strictly() {
     let wish = wish(&["tools/harbor"]);
-    let ours = request(&wish, &key("tools/harbor"));
+    let ours = wish.request(&key("tools/harbor"));
     let mut json = serde_json::to_value(&ours).unwrap();
     let (live, _) = server(200, &json);
     let found = live.request("tools", "name").await;

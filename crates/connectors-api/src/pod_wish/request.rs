@@ -1,7 +1,10 @@
-//! The request that the driver makes for a pod.
+//! The request of a pod for one connector.
 
-use connectors_api::{
-    AccessRequest, AccessRequestSpec,
+use kube::core::ObjectMeta;
+
+use super::{ConnectorKey, PodIdentity};
+use crate::{
+    AccessRequest, AccessRequestSpec, Permission,
     access_request::{
         ConnectorRef, ContextApiVersion, ContextKind, ContextObjectRef, RequestContext,
         RequestSubject, RequestSubjectKind,
@@ -9,20 +12,19 @@ use connectors_api::{
     labels,
     request_name::RequestIdentity,
 };
-use kube::core::ObjectMeta;
 
-use crate::volume::{ConnectorKey, Wish};
-
-/// The request for one connector, under the name that every retry gives it.
-pub(crate) fn request(wish: &Wish, connector: &ConnectorKey) -> AccessRequest {
-    let Wish {
-        pod, permission, ..
-    } = wish;
+/// The request for one connector, under the name that every retry and every maker gives it.
+#[must_use]
+pub fn request(
+    pod: &PodIdentity,
+    connector: &ConnectorKey,
+    permission: Permission,
+) -> AccessRequest {
     let name = RequestIdentity {
         subject_namespace: &pod.namespace,
         subject_name: &pod.service_account,
         connector: &connector.name,
-        permission: *permission,
+        permission,
         pod_uid: &pod.uid,
     }
     .name();
@@ -46,7 +48,7 @@ pub(crate) fn request(wish: &Wish, connector: &ConnectorKey) -> AccessRequest {
                 uid: Some(pod.uid.clone()),
             },
         },
-        permission: *permission,
+        permission,
     };
     AccessRequest {
         metadata: ObjectMeta {
@@ -60,9 +62,10 @@ pub(crate) fn request(wish: &Wish, connector: &ConnectorKey) -> AccessRequest {
     }
 }
 
-/// Whether a request that was found under the name of ours is the one that we would have made. Two
-/// fields have more than one spelling.
-pub(crate) fn asks_the_same(found: &AccessRequest, ours: &AccessRequest) -> bool {
+/// True when a request that was found under the name of ours is the one that we would have made. Two fields have more
+/// than one spelling.
+#[must_use]
+pub fn asks_the_same(found: &AccessRequest, ours: &AccessRequest) -> bool {
     let namespace = ours.metadata.namespace.as_deref();
     let named = found.spec.connector_ref.namespace.as_deref();
     found.metadata.namespace.as_deref() == namespace
@@ -77,14 +80,21 @@ pub(crate) fn asks_the_same(found: &AccessRequest, ours: &AccessRequest) -> bool
 
 #[cfg(test)]
 mod tests {
-    use connectors_api::{Permission, parse};
-
     use super::*;
-    use crate::testing::wish;
+    use crate::parse;
 
     fn ours() -> AccessRequest {
-        let wish = wish(&["tools/harbor"]);
-        request(&wish, &wish.connectors[0])
+        let pod = PodIdentity {
+            namespace: "shop".to_owned(),
+            name: "deploy-1".to_owned(),
+            uid: "uid-1".to_owned(),
+            service_account: "builder".to_owned(),
+        };
+        let connector = ConnectorKey {
+            namespace: "tools".to_owned(),
+            name: "harbor".to_owned(),
+        };
+        request(&pod, &connector, Permission::Apis)
     }
 
     #[test]
@@ -97,6 +107,10 @@ mod tests {
         assert_eq!(
             request.spec.context.object_ref.uid.as_deref(),
             Some("uid-1")
+        );
+        assert_eq!(
+            request.metadata.labels,
+            Some(labels::of_request(&request.spec))
         );
     }
 
@@ -114,7 +128,7 @@ mod tests {
     #[test]
     fn a_request_about_anything_else_is_another() {
         let changes: [fn(&mut AccessRequest); 15] = [
-            // What begins alike, or differs in case, is another.
+            // Names that begin alike, or differ in case, are others.
             |r| r.spec.subject.name.push_str("-2"),
             |r| r.spec.connector_ref.name.push_str("-2"),
             |r| r.spec.context.object_ref.name.push('0'),

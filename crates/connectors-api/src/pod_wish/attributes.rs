@@ -1,0 +1,363 @@
+//! The `volumeAttributes` of a volume.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use super::ConnectorKey;
+use crate::{
+    Permission,
+    names::{is_dns_label, is_dns_subdomain},
+    quoted,
+};
+
+/// A volume of more would hold its pod for the slowest of too many approvals.
+pub const MOST_CONNECTORS: usize = 16;
+/// More bytes of attributes than any pod needs, and few enough for every message and mount.
+pub const LONGEST_ATTRIBUTES: usize = 64 * 1024;
+/// Two words of this likeness are probably the same word.
+const LIKELY: f64 = 0.75;
+
+const CONNECTORS: &str = "connectors";
+const PERMISSION: &str = "permission";
+/// The older way to name one connector.
+const NAME: &str = "connector.name";
+const NAMESPACE: &str = "connector.namespace";
+/// The configurations of the connector's class.
+pub const FILES: &str = "configuration.names";
+/// The values for them.
+pub const PARAMS: &str = "configuration.params";
+/// The lifetime of the pod's token.
+pub const EXPIRATION: &str = "token.expiration";
+const ON_REJECTED: &str = "onRejected";
+const KNOWN: [&str; 8] = [
+    CONNECTORS,
+    PERMISSION,
+    FILES,
+    PARAMS,
+    EXPIRATION,
+    ON_REJECTED,
+    NAME,
+    NAMESPACE,
+];
+/// The prefix of the keys that the kubelet adds.
+const KUBELET: &str = "csi.storage.k8s.io/";
+
+/// The wishes of a pod's author for a volume, beside its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeAttributes {
+    /// The connectors, at least one, none twice, in the order in which they were written.
+    pub connectors: Vec<ConnectorKey>,
+    /// The capability of all of them.
+    pub permission: Permission,
+    /// The way out for a pod that is refused for good.
+    pub on_rejected: OnRejected,
+}
+
+/// The volume of a pod that is refused for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnRejected {
+    /// The mount fails, and the pod does not start.
+    #[default]
+    Fail,
+    /// The volume holds a file that says why, and the pod starts.
+    ErrorFile,
+}
+
+impl OnRejected {
+    /// Each with its word.
+    const WORDS: [(&str, Self); 2] = [("Fail", Self::Fail), ("ErrorFile", Self::ErrorFile)];
+
+    fn from_word(word: &str) -> Option<Self> {
+        let mut words = Self::WORDS.into_iter();
+        words.find(|(it, _)| *it == word).map(|(_, way)| way)
+    }
+}
+
+/// The mistake in the attributes.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum WishError {
+    /// An attribute that does nothing here.
+    #[error("volume attribute `{name}` is unknown: {hint}")]
+    Unknown {
+        /// As it was written.
+        name: String,
+        /// The attribute that was probably meant.
+        hint: String,
+    },
+    /// No connector.
+    #[error(
+        "volume attribute `connectors` is missing: list connectors as `namespace/name` or `name`"
+    )]
+    NoConnectors,
+    /// No name.
+    #[error(
+        "`{0}` is not a connector: use `namespace/name`, or `name` for one of the pod's namespace"
+    )]
+    Connector(String),
+    /// Once is enough.
+    #[error("connector {0} is listed twice")]
+    Twice(String),
+    /// Too many.
+    #[error("more than {MOST_CONNECTORS} connectors in one volume: use several volumes")]
+    TooMany,
+    /// No permission.
+    #[error("volume attribute `permission` cannot be `{0}`: use apis or proxy")]
+    Permission(String),
+    /// Neither of both.
+    #[error("volume attribute `onRejected` cannot be `{0}`: use Fail or ErrorFile")]
+    OnRejected(String),
+    /// Both ways at once.
+    #[error(
+        "volume attributes `connectors` and `{0}` exclude each other: `connectors` is the newer one"
+    )]
+    BothWays(&'static str),
+    /// A namespace of no name.
+    #[error(
+        "volume attribute `connector.namespace` needs `connector.name` beside it; or use `connectors`"
+    )]
+    NamespaceAlone,
+}
+
+impl VolumeAttributes {
+    /// Parses the attributes of a pod in this namespace.
+    pub fn parse<'a>(
+        namespace: &str,
+        attributes: impl IntoIterator<Item = (&'a String, &'a String)>,
+    ) -> Result<Self, WishError> {
+        // Sorted, so that the same pod always gets the same message.
+        let written: BTreeMap<&str, &str> = attributes
+            .into_iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let mut names = written.keys();
+        let unknown = names.find(|name| !KNOWN.contains(name) && !name.starts_with(KUBELET));
+        if let Some(name) = unknown {
+            return Err(WishError::Unknown {
+                name: quoted(name),
+                hint: hint(name),
+            });
+        }
+        let permission = match written.get(PERMISSION) {
+            None => Permission::default(),
+            Some(word) => {
+                Permission::from_segment(word).ok_or_else(|| WishError::Permission(quoted(word)))?
+            }
+        };
+        let on_rejected = match written.get(ON_REJECTED) {
+            None => OnRejected::default(),
+            Some(word) => {
+                OnRejected::from_word(word).ok_or_else(|| WishError::OnRejected(quoted(word)))?
+            }
+        };
+        Ok(Self {
+            connectors: named(namespace, &written)?,
+            permission,
+            on_rejected,
+        })
+    }
+}
+
+/// The connectors, named in the newer or in the older way.
+fn named(namespace: &str, written: &BTreeMap<&str, &str>) -> Result<Vec<ConnectorKey>, WishError> {
+    let older = [NAME, NAMESPACE]
+        .into_iter()
+        .find(|name| written.contains_key(*name));
+    match (written.get(CONNECTORS), older) {
+        (Some(_), Some(older)) => Err(WishError::BothWays(older)),
+        (Some(list), None) => listed(namespace, list),
+        (None, None) => Err(WishError::NoConnectors),
+        (None, Some(_)) => {
+            let name = written.get(NAME).ok_or(WishError::NamespaceAlone)?;
+            let namespace = written.get(NAMESPACE).copied().unwrap_or(namespace);
+            if name.contains('/') {
+                return Err(WishError::Connector(quoted(name)));
+            }
+            Ok(vec![connector(namespace, name.trim())?])
+        }
+    }
+}
+
+fn listed(namespace: &str, list: &str) -> Result<Vec<ConnectorKey>, WishError> {
+    if list.trim().is_empty() {
+        return Err(WishError::NoConnectors);
+    }
+    let mut connectors: Vec<ConnectorKey> = Vec::new();
+    for item in list.split(',') {
+        let connector = connector(namespace, item.trim())?;
+        if connectors.contains(&connector) {
+            return Err(WishError::Twice(connector.to_string()));
+        }
+        if connectors.len() == MOST_CONNECTORS {
+            return Err(WishError::TooMany);
+        }
+        connectors.push(connector);
+    }
+    Ok(connectors)
+}
+
+fn connector(namespace: &str, item: &str) -> Result<ConnectorKey, WishError> {
+    let (namespace, name) = item.split_once('/').unwrap_or((namespace, item));
+    if !is_dns_label(namespace) || !is_dns_subdomain(name) {
+        return Err(WishError::Connector(quoted(item)));
+    }
+    Ok(ConnectorKey {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+fn hint(name: &str) -> String {
+    let likeness = |known: &&str| strsim::jaro_winkler(known, name);
+    let likely = KNOWN
+        .into_iter()
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+        .filter(|known| likeness(known) >= LIKELY);
+    match likely {
+        Some(known) => format!("did you mean `{known}`?"),
+        None => format!("known here: {}", KNOWN.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(fields: &[(&str, &str)]) -> Result<VolumeAttributes, WishError> {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let fields: BTreeMap<String, String> = fields.iter().map(owned).collect();
+        VolumeAttributes::parse("shop", &fields)
+    }
+
+    fn names(fields: &[(&str, &str)]) -> Result<Vec<String>, String> {
+        let parsed = parse(fields).map_err(|error| error.to_string())?;
+        Ok(parsed.connectors.iter().map(ToString::to_string).collect())
+    }
+
+    fn connectors(list: &str) -> Result<Vec<String>, String> {
+        names(&[("connectors", list)])
+    }
+
+    #[test]
+    fn connectors_are_full_names_or_names_in_the_pods_namespace() {
+        assert_eq!(connectors("harbor").unwrap(), ["shop/harbor"]);
+        assert_eq!(
+            connectors("tools/harbor,git.example, shop2/a ").unwrap(),
+            ["tools/harbor", "shop/git.example", "shop2/a"]
+        );
+        for bad in [
+            "", " ", ",", "a,", "a,,b", "a/b/c", "/a", "a/", "A", "a b", "../a", "a/*",
+        ] {
+            assert!(connectors(bad).is_err(), "{bad}");
+        }
+        assert_eq!(
+            connectors("harbor,shop/harbor").unwrap_err(),
+            "connector shop/harbor is listed twice"
+        );
+        let list = |count: usize| {
+            let names: Vec<_> = (0..count).map(|n| format!("c{n}")).collect();
+            names.join(",")
+        };
+        let most = connectors(&list(MOST_CONNECTORS)).unwrap();
+        assert_eq!(most.len(), MOST_CONNECTORS);
+        let more = connectors(&list(MOST_CONNECTORS + 1)).unwrap_err();
+        assert!(more.starts_with("more than 16"), "{more}");
+    }
+
+    #[test]
+    fn an_attribute_that_would_do_nothing_is_refused_with_the_likely_word() {
+        let message = |key: &str| {
+            let error = parse(&[("connectors", "harbor"), (key, "x")]).unwrap_err();
+            error.to_string()
+        };
+        assert_eq!(
+            message("connector"),
+            "volume attribute `connector` is unknown: did you mean `connectors`?"
+        );
+        assert_eq!(
+            message("permissions"),
+            "volume attribute `permissions` is unknown: did you mean `permission`?"
+        );
+        assert_eq!(
+            message("speed"),
+            "volume attribute `speed` is unknown: known here: connectors, permission, configuration.names, \
+             configuration.params, token.expiration, onRejected, connector.name, connector.namespace"
+        );
+        assert!(message(&"a\n".repeat(500)).len() < 300);
+        let of_the_kubelet = ("csi.storage.k8s.io/something.new", "x");
+        assert!(parse(&[("connectors", "harbor"), of_the_kubelet]).is_ok());
+    }
+
+    #[test]
+    fn one_connector_may_be_named_in_the_older_way() {
+        let (name, namespace) = ("connector.name", "connector.namespace");
+        let named = names(&[(name, "harbor"), (namespace, "tools")]);
+        assert_eq!(named.unwrap(), ["tools/harbor"]);
+        assert_eq!(names(&[(name, "harbor")]).unwrap(), ["shop/harbor"]);
+        for (fields, told) in [
+            (&[(namespace, "tools")][..], "needs `connector.name`"),
+            (&[(name, "a/b")], "`a/b` is not a connector"),
+            (&[(name, "")], "`` is not a connector"),
+            (&[(name, "a"), (namespace, "")], "`a` is not a connector"),
+            (
+                &[(name, "a"), ("connectors", "b")],
+                "`connectors` and `connector.name` exclude each other",
+            ),
+            (
+                &[(namespace, "a"), ("connectors", "b")],
+                "`connectors` and `connector.namespace` exclude each other",
+            ),
+            (&[], "`connectors` is missing"),
+        ] {
+            let error = names(fields).unwrap_err();
+            assert!(error.contains(told), "{fields:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn permissions_are_apis_or_proxy() {
+        let permission = |word: &str| parse(&[("connectors", "harbor"), ("permission", word)]);
+        assert_eq!(
+            parse(&[("connectors", "harbor")]).unwrap().permission,
+            Permission::Apis
+        );
+        assert_eq!(permission("proxy").unwrap().permission, Permission::Proxy);
+        for bad in ["", "*", "APIS", "write"] {
+            let error = permission(bad).unwrap_err();
+            assert_eq!(error, WishError::Permission(bad.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_refused_pod_fails_or_gets_a_file() {
+        let way = |word: &str| {
+            let parsed = parse(&[("connectors", "harbor"), ("onRejected", word)]);
+            parsed.map(|it| it.on_rejected)
+        };
+        let default = parse(&[("connectors", "harbor")]).unwrap();
+        assert_eq!(default.on_rejected, OnRejected::Fail);
+        assert_eq!(way("Fail"), Ok(OnRejected::Fail));
+        assert_eq!(way("ErrorFile"), Ok(OnRejected::ErrorFile));
+        for bad in ["", "fail", "errorFile", "ErrorFile ", "FailPod"] {
+            let error = WishError::OnRejected(bad.to_owned());
+            assert_eq!(way(bad), Err(error.clone()));
+            assert!(error.to_string().ends_with("use Fail or ErrorFile"));
+        }
+        let likely = parse(&[("connectors", "harbor"), ("onreject", "Fail")]).unwrap_err();
+        let likely = likely.to_string();
+        assert!(likely.ends_with("did you mean `onRejected`?"), "{likely}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_attributes_make_it_panic_and_every_message_is_short(key in "\\PC{0,300}", value in "\\PC{0,300}") {
+            for fields in [[(key.as_str(), value.as_str())], [("connectors", value.as_str())]] {
+                if let Err(error) = parse(&fields) {
+                    prop_assert!(error.to_string().len() < 1024);
+                }
+            }
+        }
+    }
+}
