@@ -1,6 +1,7 @@
 //! Admission: what is filled in, what is refused, and what its author is told.
 
 mod connectors;
+mod gates;
 mod judge;
 mod lookups;
 mod mutate;
@@ -9,7 +10,7 @@ mod runs;
 
 use std::{borrow::Cow, time::Duration};
 
-use connectors_api::{AccessRequest, names, parse};
+use connectors_api::{AccessRequest, config::Config, names, parse};
 use kube::{Client, Resource};
 use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -24,6 +25,7 @@ use lookups::{Lookups, NoLookup};
 use policies::PolicyAdmission;
 
 pub(crate) use connectors::WEIGHT as CONNECTOR;
+pub(crate) use gates::WEIGHT as POD;
 pub(crate) use runs::WEIGHT as RUN;
 
 const CREATED: ReviewScope = ReviewScope {
@@ -42,6 +44,8 @@ pub(crate) struct Admission {
     pub(crate) requests: RequestAdmission,
     /// Connectors.
     pub(crate) connectors: Connectors,
+    /// Pods.
+    pub(crate) gates: Gates,
 }
 
 impl Admission {
@@ -57,6 +61,9 @@ impl Admission {
         Self {
             policies: PolicyAdmission::new(lookups.clone(), evaluator, limits),
             connectors: Connectors {
+                lookups: lookups.clone(),
+            },
+            gates: Gates {
                 lookups: lookups.clone(),
             },
             requests: RequestAdmission {
@@ -121,6 +128,36 @@ pub(crate) fn name_creator(request: &ReviewedObject) -> AdmissionAnswer {
             AdmissionAnswer::patched(runs::stamped(run.get(), creator))
         }
         Some(_) | None => AdmissionAnswer::allowed(),
+    }
+}
+
+/// How long a new pod waits to learn whether pods get the gate. Without an answer it has none, and waits at its mount.
+const GATE_LOOK: Duration = Duration::from_secs(1);
+
+/// Sets the scheduling gate of pods that mount connectors, and never refuses one: the mount is what is enforced.
+#[derive(Clone)]
+pub(crate) struct Gates {
+    lookups: Lookups,
+}
+
+impl Gates {
+    /// A pod that cannot be read, or has no volume of ours, costs no look at the configuration.
+    pub(crate) async fn set(&self, request: &ReviewedObject) -> AdmissionAnswer {
+        let is_new = request.operation == Operation::Create
+            && request.resource == gates::pods()
+            && request
+                .sub_resource
+                .as_deref()
+                .unwrap_or_default()
+                .is_empty();
+        let pod = request.object.as_ref().filter(|_| is_new);
+        let Some(patch) = pod.and_then(|pod| gates::gated(pod.get())) else {
+            return AdmissionAnswer::allowed();
+        };
+        let known = timeout(GATE_LOOK, self.lookups.configuration(request.peer)).await;
+        let config = known.ok().flatten().and_then(|it| it.config());
+        let is_wanted = config.is_some_and(Config::gates_pods);
+        AdmissionAnswer::patched(is_wanted.then_some(patch))
     }
 }
 

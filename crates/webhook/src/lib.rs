@@ -1,8 +1,8 @@
 //! Admission of what people write in our API group, and the certificates of the installation.
 //!
 //! Owns: what the API server asks before an `AccessRequest` is created, before an `AccessPolicy` is written, about the
-//! class labels of a `Connector` and the creator of a `PipelineRun`; and the one certificate authority of the
-//! installation with the serving certificates of webhook and evaluation service.
+//! class labels of a `Connector`, the creator of a `PipelineRun` and the scheduling gate of a `Pod`; and the one certificate
+//! authority of the installation with the serving certificates of webhook and evaluation service.
 //!
 //! Refuses to know what policies come to, approvals and grants: an admitted object has been granted nothing, and the
 //! controllers check again everything but its author.

@@ -1,4 +1,4 @@
-//! Admission of access requests, policies, connectors and pipeline runs, and the certificates of the installation.
+//! Admission of access requests, policies, connectors, pipeline runs and pods, and the certificates of the installation.
 
 use std::process::ExitCode;
 

@@ -8,6 +8,7 @@ pub(crate) enum Page {
     ValidateAccessPolicies,
     MutateConnectors,
     MutatePipelineRuns,
+    MutatePods,
 }
 
 /// How much of a review's user is read.
@@ -19,12 +20,13 @@ pub(crate) enum UserPart {
 }
 
 impl Page {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::MutateAccessRequests,
         Self::ValidateAccessRequests,
         Self::ValidateAccessPolicies,
         Self::MutateConnectors,
         Self::MutatePipelineRuns,
+        Self::MutatePods,
     ];
 
     pub(crate) const fn path(self) -> &'static str {
@@ -34,6 +36,7 @@ impl Page {
             Self::ValidateAccessPolicies => "/validate/accesspolicies",
             Self::MutateConnectors => "/mutate/connectors",
             Self::MutatePipelineRuns => "/mutate/pipelineruns",
+            Self::MutatePods => "/mutate/pods",
         }
     }
 
@@ -45,16 +48,17 @@ impl Page {
             Self::ValidateAccessPolicies => "validate-accesspolicies",
             Self::MutateConnectors => "mutate-connectors",
             Self::MutatePipelineRuns => "mutate-pipelineruns",
+            Self::MutatePods => "mutate-pods",
         }
     }
 
-    /// The part of the user that matters. Connectors and pipeline runs are never refused for their writer.
+    /// The part of the user that matters. Connectors, pipeline runs and pods are never refused for their writer.
     pub(crate) const fn user_part(self) -> UserPart {
         match self {
             Self::MutateAccessRequests
             | Self::ValidateAccessRequests
             | Self::ValidateAccessPolicies => UserPart::Whole,
-            Self::MutateConnectors => UserPart::Nothing,
+            Self::MutateConnectors | Self::MutatePods => UserPart::Nothing,
             Self::MutatePipelineRuns => UserPart::Name,
         }
     }

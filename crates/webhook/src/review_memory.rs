@@ -70,6 +70,14 @@ pub(crate) const RUNS: Sizes = Sizes {
     heaviest: MIB / 2,
 };
 
+/// Of a pod only its volumes and gates are looked for.
+pub(crate) const PODS: Sizes = Sizes {
+    bodies: 8 * MIB,
+    largest: 4 * MIB,
+    trees: MIB,
+    heaviest: MIB / 2,
+};
+
 /// Room for what is being reviewed of one kind.
 #[derive(Clone)]
 pub(crate) struct Scales {
@@ -266,7 +274,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_address_takes_half_and_waits_for_itself_alone() {
-        for sizes in [POLICIES, REQUESTS, CONNECTORS, RUNS] {
+        for sizes in [POLICIES, REQUESTS, CONNECTORS, RUNS, PODS] {
             let scales = scales(sizes);
             let deadline = Instant::now() + Duration::from_secs(4);
             let _half = scales.tree(PEER_A, sizes.trees / PEER, deadline).await;

@@ -26,7 +26,7 @@ use crate::{
     page::Page,
     peer_quota::PeerLimits,
     review::{self, AdmissionAnswer, AdmissionRefusal, RefusalStatus, ReviewError},
-    review_memory::{self, CONNECTORS, POLICIES, REQUESTS, RUNS, Room, Scales},
+    review_memory::{self, CONNECTORS, PODS, POLICIES, REQUESTS, RUNS, Room, Scales},
 };
 
 /// The API server waits five seconds. Our message is better than its timeout.
@@ -39,11 +39,17 @@ const BODY: Duration = Duration::from_millis(1500);
 pub(crate) struct Handler {
     admission: Admission,
     metrics: ReviewMetrics,
+    rooms: Arc<Rooms>,
+    limits: PeerLimits,
+}
+
+/// Room for the reviews of each kind.
+struct Rooms {
     policies: Scales,
     requests: Scales,
     connectors: Scales,
     runs: Scales,
-    limits: PeerLimits,
+    pods: Scales,
 }
 
 /// The weight of what is made from a review, beside its text, which is weighed separately.
@@ -57,6 +63,7 @@ fn weight_of(page: Page, asked: &review::ReviewedObject) -> usize {
         Page::ValidateAccessPolicies => weigh(text.as_bytes()) + 2 * text.len(),
         Page::MutateConnectors => admission::CONNECTOR,
         Page::MutatePipelineRuns => admission::RUN,
+        Page::MutatePods => admission::POD,
     };
     made + review_memory::of_user(&asked.user_info)
 }
@@ -74,10 +81,13 @@ impl Handler {
         Self {
             admission,
             metrics,
-            policies: Scales::new(POLICIES, &limits),
-            requests: Scales::new(REQUESTS, &limits),
-            connectors: Scales::new(CONNECTORS, &limits),
-            runs: Scales::new(RUNS, &limits),
+            rooms: Arc::new(Rooms {
+                policies: Scales::new(POLICIES, &limits),
+                requests: Scales::new(REQUESTS, &limits),
+                connectors: Scales::new(CONNECTORS, &limits),
+                runs: Scales::new(RUNS, &limits),
+                pods: Scales::new(PODS, &limits),
+            }),
             limits,
         }
     }
@@ -87,18 +97,28 @@ impl Handler {
         &self.limits
     }
 
+    #[cfg(test)]
+    fn all_scales(&self) -> [&Scales; 5] {
+        let Rooms {
+            policies,
+            requests,
+            connectors,
+            runs,
+            pods,
+        } = &*self.rooms;
+        [policies, requests, connectors, runs, pods]
+    }
+
     /// Kibibytes that reviews take now.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
-        let all = [&self.policies, &self.requests, &self.connectors, &self.runs];
-        all.into_iter().flat_map(Scales::taken).sum()
+        self.all_scales().into_iter().flat_map(Scales::taken).sum()
     }
 
     /// Places that reviews take now, of any sort, and addresses that take or await some.
     #[cfg(test)]
     pub(crate) fn places(&self) -> usize {
-        let all = [&self.policies, &self.requests, &self.connectors, &self.runs];
-        let peers: usize = all.into_iter().map(Scales::peers).sum();
+        let peers: usize = self.all_scales().into_iter().map(Scales::peers).sum();
         self.taken() + peers + self.admission.taken()
     }
 
@@ -201,12 +221,13 @@ impl Handler {
         written(&asked.uid, &answer, outcome)
     }
 
-    const fn scales(&self, page: Page) -> &Scales {
+    fn scales(&self, page: Page) -> &Scales {
         match page {
-            Page::MutateAccessRequests | Page::ValidateAccessRequests => &self.requests,
-            Page::ValidateAccessPolicies => &self.policies,
-            Page::MutateConnectors => &self.connectors,
-            Page::MutatePipelineRuns => &self.runs,
+            Page::MutateAccessRequests | Page::ValidateAccessRequests => &self.rooms.requests,
+            Page::ValidateAccessPolicies => &self.rooms.policies,
+            Page::MutateConnectors => &self.rooms.connectors,
+            Page::MutatePipelineRuns => &self.rooms.runs,
+            Page::MutatePods => &self.rooms.pods,
         }
     }
 
@@ -221,6 +242,7 @@ impl Handler {
             policies,
             requests,
             connectors,
+            gates,
         } = &self.admission;
         match page {
             Page::MutateAccessRequests => requests.mutate(asked, deadline).await,
@@ -228,6 +250,7 @@ impl Handler {
             Page::ValidateAccessPolicies => policies.validate(asked, room, deadline).await,
             Page::MutateConnectors => connectors.label(asked).await,
             Page::MutatePipelineRuns => admission::name_creator(asked),
+            Page::MutatePods => gates.set(asked).await,
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     testing::{FakeApi, NAMESPACE, config_map, list_of, pod, policies},
 };
 
+mod gates;
 mod policies;
 mod room;
 mod runs;

@@ -420,7 +420,7 @@ async fn what_there_is_no_room_for_is_answered_in_time() {
         assert!(start.elapsed() < ANSWER);
         answer.status()
     };
-    let scales = &handler.policies;
+    let scales = &handler.rooms.policies;
     let half = vec![b' '; 4 << 20];
     let mut bodies = Vec::new();
     for other in [OTHER, THIRD] {

@@ -6,6 +6,7 @@ use crate::{metrics::Limit, page::UserPart};
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const CONNECTORS: &str = "/mutate/connectors";
 const RUNS: &str = "/mutate/pipelineruns";
+const PODS: &str = "/mutate/pods";
 
 fn in_groups(count: usize) -> Value {
     json!({"username": "ada", "groups": vec![""; count]})
@@ -35,6 +36,8 @@ async fn a_user_in_too_many_groups_is_refused_and_told_the_bound() {
         json!({"group": "tekton.dev", "version": "v1", "resource": "pipelineruns"});
     let response = ask(&api, RUNS, &asked).await;
     assert_eq!(response["patchType"], "JSONPatch", "whoever creates it");
+    asked["request"]["resource"] = json!({"group": "", "version": "v1", "resource": "pods"});
+    assert_eq!(ask(&api, PODS, &asked).await["allowed"], true);
 }
 
 #[test]
@@ -52,6 +55,7 @@ fn a_review_weighs_what_is_made_from_it() {
         (Page::ValidateAccessPolicies, more + 2 * (text.len() - 2)),
         (Page::MutateConnectors, 0),
         (Page::MutatePipelineRuns, 0),
+        (Page::MutatePods, 0),
     ] {
         let weight = |object: &Value| weight_of(page, &asked(object.clone()));
         assert_eq!(weight(&with) - weight(&without), expected, "{page:?}");
@@ -72,6 +76,7 @@ async fn everything_that_a_review_takes_is_given_back() {
         "/validate/accesspolicies",
         CONNECTORS,
         RUNS,
+        PODS,
     ] {
         for body in [&good, &heavy, &many, &large, "", "{}"] {
             handler.answer(PEER, post(path, body.to_owned())).await;
@@ -96,7 +101,7 @@ async fn everything_that_a_review_takes_is_given_back() {
 async fn an_address_that_fills_its_share_keeps_no_other_out() {
     let handler = handler(&cluster());
     let deadline = Instant::now() + Duration::from_mins(1);
-    let mut held = handler.requests.body(PEER, deadline);
+    let mut held = handler.rooms.requests.body(PEER, deadline);
     held.push(&vec![b' '; 2 << 20]).await.unwrap();
     let good = review(&ada(), &object(Some("u1"))).to_string();
     let answer = handler.answer(PEER, post(VALIDATE, good.clone())).await;

@@ -1,0 +1,127 @@
+//! New pods that mount connectors, which get the scheduling gate where the configuration says so.
+
+use super::*;
+
+const PODS: &str = "/mutate/pods";
+
+fn configured(data: &Value) -> FakeApi {
+    let api = FakeApi::default();
+    let metadata = json!({"name": "connectors-config", "namespace": NAMESPACE});
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+    api.put(&config_map("connectors-config"), object);
+    api
+}
+
+fn on() -> FakeApi {
+    configured(&json!({"enable-connectors-approval": "true", "scheduling-gate": "Set"}))
+}
+
+fn mounting() -> Value {
+    json!({"metadata": {"name": "job"}, "spec": {"containers": [], "volumes": [{
+        "name": "tool", "csi": {"driver": "connectors-csi", "readOnly": true},
+    }]}})
+}
+
+fn asked(object: &Value) -> Value {
+    let mut asked = review(&ada(), object);
+    asked["request"]["resource"] = json!({"group": "", "version": "v1", "resource": "pods"});
+    asked
+}
+
+/// The patch of an answer, which lets the pod pass in any case.
+async fn patch(api: &FakeApi, asked: &Value) -> Option<Value> {
+    let response = ask(api, PODS, asked).await;
+    assert_eq!(response["allowed"], true, "{response}");
+    let written: Option<ByteString> = serde_json::from_value(response["patch"].clone()).unwrap();
+    written.map(|it| serde_json::from_slice(&it.0).unwrap())
+}
+
+#[tokio::test]
+async fn a_new_pod_that_mounts_a_connector_gets_the_gate() {
+    let gate = json!([{
+        "op": "add", "path": "/spec/schedulingGates",
+        "value": [{"name": "connectors.alauda.io/approval"}],
+    }]);
+    assert_eq!(patch(&on(), &asked(&mounting())).await, Some(gate));
+}
+
+#[tokio::test]
+async fn no_pod_gets_it_while_no_mount_is_gated_or_gates_are_released() {
+    for data in [
+        json!({"enable-connectors-approval": "false", "scheduling-gate": "Set"}),
+        json!({"enable-connectors-approval": "true", "scheduling-gate": "Release"}),
+        json!({"enable-connectors-approval": "true", "scheduling-gate": "set"}),
+        json!({"enable-connectors-approval": "true"}),
+        json!({"scheduling-gate": "Set"}),
+        json!({}),
+    ] {
+        let api = configured(&data);
+        assert_eq!(patch(&api, &asked(&mounting())).await, None, "{data}");
+    }
+}
+
+/// The pod then waits at its mount, as without the gate.
+#[tokio::test(start_paused = true)]
+async fn without_an_answer_about_the_configuration_a_pod_passes_soon_and_without_the_gate() {
+    let absent = FakeApi::default();
+    assert_eq!(patch(&absent, &asked(&mounting())).await, None);
+    let broken = on();
+    broken.fail(|method, _| (method == Method::GET).then_some(StatusCode::FORBIDDEN));
+    assert_eq!(patch(&broken, &asked(&mounting())).await, None);
+    let silent = on();
+    silent.hang();
+    let before = Instant::now();
+    assert_eq!(patch(&silent, &asked(&mounting())).await, None);
+    assert!(before.elapsed() <= Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn what_is_no_new_pod_with_a_connector_passes_and_costs_no_look() {
+    let api = on();
+    let plain = json!({"metadata": {"name": "p"}, "spec": {"containers": []}});
+    assert_eq!(patch(&api, &asked(&plain)).await, None);
+    let changes: [fn(&mut Value); 4] = [
+        |it| it["request"]["operation"] = json!("UPDATE"),
+        |it| it["request"]["subResource"] = json!("binding"),
+        |it| it["request"]["object"] = json!(null),
+        |it| it["request"]["resource"]["resource"] = json!("podtemplates"),
+    ];
+    for change in changes {
+        let mut other = asked(&mounting());
+        change(&mut other);
+        assert_eq!(patch(&api, &other).await, None, "{other}");
+    }
+    assert_eq!(api.calls(), [], "nothing was asked for it");
+}
+
+/// The request-controller makes the requests of pods that wait with the gate. It may get every pod, and proves nothing else.
+#[tokio::test]
+async fn a_controller_that_may_get_pods_creates_requests_of_pods_as_they_are_and_of_no_other() {
+    let controller =
+        json!({"username": "system:serviceaccount:connectors-system:request-controller"});
+    let api = cluster();
+    let mut gated = running();
+    gated["spec"]["nodeName"] = json!(null);
+    gated["status"]["phase"] = json!("Pending");
+    api.put(&pod("team", "build-1"), gated);
+    let refused = validated(&api, &controller, &object(Some("u1"))).await;
+    denied(&refused, 403, HIDDEN);
+    api.let_read("system:serviceaccount:connectors-system:request-controller");
+    let accepted = validated(&api, &controller, &object(Some("u1"))).await;
+    assert_eq!(accepted["allowed"], true, "{accepted}");
+    let other = validated(&api, &controller, &object(Some("u2"))).await;
+    denied(
+        &other,
+        403,
+        "spec.context.objectRef.uid: the pod team/build-1 has another UID",
+    );
+    let mut account = object(Some("u1"));
+    account["spec"]["subject"]["name"] = json!("admin");
+    let other = validated(&api, &controller, &account).await;
+    denied(
+        &other,
+        403,
+        "spec.subject.name: the pod team/build-1 runs as \"builder\"",
+    );
+}
