@@ -28,7 +28,7 @@ use evaluation_service::evaluate::policies::ParsedPolicies;
 use futures::future::{BoxFuture, pending};
 use request_controller::{
     evaluator::{Evaluator, Unanswered},
-    seen::StandingSeen,
+    seen::{MountAccess, StandingSeen},
 };
 use tokio::{
     sync::Semaphore,
@@ -224,6 +224,14 @@ pub struct Asked {
 }
 
 impl Evaluator for Asked {
+    fn mounts(
+        &self,
+        _: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<MountAccess>, Unanswered>> {
+        // No pod of the campaign waits with a scheduling gate.
+        Box::pin(async { Err(refusal(Code::Unavailable)) })
+    }
+
     fn standing(
         &self,
         questions: Vec<AccessQuestion>,

@@ -4,5 +4,5 @@ mod live;
 mod parsers;
 
 pub use live::{Live, NotListed, POLICY_PAGE, binding, role, value};
-pub use parsers::{PodFields, Strict};
+pub use parsers::{GatedPodFields, PodFields, Strict};
 pub use service_kit::name::Name;

@@ -5,6 +5,7 @@
 //! A revocation: status (ended) → RoleBinding → Role → both confirmed gone → status (revokedAt). The plan orders the
 //! removals, by the order of `GrantKind`.
 
+mod gate;
 mod removal;
 mod writes;
 
@@ -24,6 +25,7 @@ use crate::{
     seen::{Freshness, GrantKind, Observed},
 };
 
+pub use gate::GateApplied;
 pub use writes::Writes;
 
 /// The target of log lines for auditors.

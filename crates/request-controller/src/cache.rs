@@ -4,6 +4,7 @@
 //! Nothing is granted or ended because of a cache alone: a cache only decides which reconciliations are worth a live
 //! read.
 
+mod gated;
 mod kinds;
 mod links;
 mod policies;
@@ -27,6 +28,7 @@ use connectors_api::{
     config::{Config, ConfigProblem, Knowledge},
     shared_fields::SharedFields,
 };
+use jiff::Timestamp;
 use service_kit::{controller::queue::Urgency, watches::Unreadable};
 
 use crate::{
@@ -34,6 +36,7 @@ use crate::{
     seen::{ConnectorSeen, GrantKind, Managed, PodFacts},
 };
 
+pub use gated::{GatePlace, GatedPods};
 pub use kinds::{Keeps, KindCache, KindObject, KindState};
 pub use links::{Link, Links};
 pub use policies::{PolicyCache, PolicyCached};
@@ -48,6 +51,8 @@ pub enum Job {
     Request(Name),
     /// The Role and the RoleBinding under one name.
     Grant(Name),
+    /// The scheduling gate of a pod.
+    Gate(Name),
 }
 
 /// Jobs with their urgency.
@@ -62,6 +67,8 @@ pub struct PodCached {
     pub version: String,
     /// The fields that decisions need; none if the pod is unreadable.
     pub facts: Option<PodFacts>,
+    /// Since when the pod waits with the scheduling gate, if it does.
+    pub gated_since: Option<Timestamp>,
 }
 
 /// True when two versions of a policy are the same for requests.
@@ -102,6 +109,8 @@ pub struct State {
     pub connectors: BTreeMap<Name, ConnectorCached>,
     /// Pods.
     pub pods: BTreeMap<Name, PodCached>,
+    /// Those that wait with the scheduling gate.
+    pub gated: GatedPods,
     /// Labels of service accounts.
     pub accounts: BTreeMap<Name, Labels>,
     /// Labels of namespaces.
@@ -173,7 +182,9 @@ impl State {
         let wakes = if known(&self.knowledge) == before {
             Wakes::new()
         } else {
-            self.requests.wakes(self.requests.all())
+            let mut wakes = self.requests.wakes(self.requests.all());
+            wakes.extend(self.gated.wakes());
+            wakes
         };
         (problems, wakes)
     }
@@ -186,6 +197,7 @@ impl State {
             policies,
             connectors,
             pods,
+            gated,
             accounts,
             namespaces,
             grants,
@@ -213,6 +225,7 @@ impl State {
             sought.count(),
         ]);
         census.extend(links.census());
+        census.extend(gated.census());
         census
     }
 
@@ -238,7 +251,17 @@ impl State {
         self.requests.put(name, request);
         let mut wakes = self.requests.wakes([name.clone()]);
         wakes.extend(self.requests.wakes(self.requests.tuple_of(name)));
+        // What a request waits for is no matter of the gate.
+        let settled = self.requests.readable(name);
+        let settled = settled.filter(|_| !self.requests.is_waiting(name));
+        wakes.extend(settled.and_then(|request| self.gate_of(request)));
         wakes
+    }
+
+    /// The job of the gate of a request's pod, if the pod has one.
+    fn gate_of(&self, request: &AccessRequest) -> Option<(Job, Urgency)> {
+        let uid = request.spec.context.object_ref.uid.as_deref();
+        self.gated.wake_of(&pod_of(request), uid)
     }
 
     /// A request is gone: its grants and its duplicates must be reconciled.
@@ -254,7 +277,9 @@ impl State {
             self.standing.forget(uid);
         }
         wakes.extend(uid.iter().flat_map(|uid| self.grants_under(uid)));
-        (gone.and_then(|it| it.request.ok()), wakes)
+        let request = gone.and_then(|it| it.request.ok());
+        wakes.extend(request.as_ref().and_then(|it| self.gate_of(it)));
+        (request, wakes)
     }
 
     /// Replaces the set of waiting requests that a standing permission covers, and wakes them.
@@ -282,12 +307,20 @@ impl State {
             None => self.pods.remove(name),
         };
         let after = self.pods.get(name);
+        let place = after.and_then(|it| {
+            let (since, uid) = (it.gated_since?, it.uid.clone());
+            Some(GatePlace { since, uid })
+        });
+        let gate = self.gated.set(name, place);
+        let gate = gate.then(|| self.gated.wake_of(name, after.map(|it| it.uid.as_str())));
         let same = |a: &PodCached, b: &PodCached| a.uid == b.uid && a.facts == b.facts;
         let matters = before.as_ref().zip(after).is_none_or(|(a, b)| !same(a, b));
         let concerned = self.requests.of_pod(name);
         // Grants do not depend on the labels of the pod.
         let concerned = concerned.filter(|it| matters || !self.requests.holds(it));
-        self.requests.wakes(concerned.cloned().collect::<Vec<_>>())
+        let mut wakes = self.requests.wakes(concerned.cloned().collect::<Vec<_>>());
+        wakes.extend(gate.flatten());
+        wakes
     }
 
     /// A connector was added, changed or deleted.

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use connectors_api::{AccessRequest, access_policy::ObjectKind};
 use futures::FutureExt;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
@@ -102,6 +103,9 @@ fn change(state: &mut State, dice: &mut StdRng, number: usize, all_goes: Option<
                     terminating: false,
                     account: "x1".to_owned(),
                 }),
+                gated_since: number
+                    .is_multiple_of(3)
+                    .then(|| Timestamp::from_second(i64::try_from(number % 100).unwrap()).unwrap()),
             };
             state.pod(&name, is_there.then_some(pod))
         }

@@ -168,10 +168,10 @@ pub fn start(
 pub(crate) fn queue(world: Arc<World>) -> Queue<Job> {
     let most = Shares::Each([URGENT_WORKERS / 2, WORKERS / 2]);
     Queue::shared(most, PAUSES, move |job| {
-        let (Job::Request(name) | Job::Grant(name)) = job;
+        let (Job::Request(name) | Job::Grant(name) | Job::Gate(name)) = job;
         let asker = match job {
             Job::Request(name) => world.read().requests.pod_namespace(name),
-            Job::Grant(_) => None,
+            Job::Grant(_) | Job::Gate(_) => None,
         };
         Tenants {
             owner: name.namespace.clone(),
@@ -279,9 +279,13 @@ async fn gauges(reconciler: Arc<Reconciler>, stop: Stop) {
     let number = |count: usize| count.try_into().unwrap_or(i64::MAX);
     let measurement = || {
         let Reconciler { world, metrics, .. } = &*reconciler;
-        let counts = world.read().requests.counts();
+        let (counts, gated) = {
+            let state = world.read();
+            (state.requests.counts(), state.gated.count())
+        };
         metrics.pending.set(number(counts.pending));
         metrics.granted.set(number(counts.granted));
+        metrics.gates.pods.set(number(gated));
     };
     measure(Duration::from_secs(5), stop, measurement).await;
 }

@@ -6,7 +6,10 @@ use kube::{Client, Resource};
 use service_kit::events::{News, Publisher};
 use tracing::info;
 
-use crate::plan::{Told, tell::EventObject};
+use crate::{
+    api::Name,
+    plan::{Told, gate::GateTold, tell::EventObject},
+};
 
 /// The action of an event without a reason.
 const UNSAID: &str = "Decide";
@@ -42,6 +45,33 @@ impl Events {
             self.0.publish(news, &about).await;
         }
     }
+
+    /// Publishes an event about the scheduling gate of a pod.
+    pub async fn gate(&self, pod: &Name, uid: &str, told: GateTold) {
+        let about = pod_reference(pod, Some(uid.to_owned()));
+        let action = match told {
+            GateTold::Removed(end) => end.as_str(),
+            GateTold::Kept => UNSAID,
+        };
+        let news = News {
+            is_warning: told.is_warning(),
+            reason: told.as_str().to_owned(),
+            action: action.to_owned(),
+            note: told.note(),
+        };
+        self.0.publish(news, &about).await;
+    }
+}
+
+fn pod_reference(pod: &Name, uid: Option<String>) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some(pod.namespace.clone()),
+        name: Some(pod.name.clone()),
+        uid,
+        ..ObjectReference::default()
+    }
 }
 
 fn reference(request: &AccessRequest, about: &EventObject) -> ObjectReference {
@@ -50,14 +80,7 @@ fn reference(request: &AccessRequest, about: &EventObject) -> ObjectReference {
         EventObject::Request => request.object_ref(&()),
         EventObject::Pod => {
             let pod = &request.spec.context.object_ref;
-            ObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("Pod".to_owned()),
-                namespace: Some(pod.namespace.clone()),
-                name: Some(pod.name.clone()),
-                uid: pod.uid.clone(),
-                ..ObjectReference::default()
-            }
+            pod_reference(&Name::new(&pod.namespace, &pod.name), pod.uid.clone())
         }
         EventObject::Policy { name, uid } => ObjectReference {
             api_version: Some(names::API_VERSION.to_owned()),

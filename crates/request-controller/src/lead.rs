@@ -147,10 +147,11 @@ async fn swept(reconciler: &Reconciler, mut pauses: Backoff) -> Swept {
     }
 }
 
-/// Wakes all requests, in case an event was lost.
+/// Wakes all requests and all gates, in case an event was lost.
 fn wake_all(reconciler: &Reconciler) {
     let state = reconciler.world.read();
-    let wakes = state.requests.wakes(state.requests.all());
+    let mut wakes = state.requests.wakes(state.requests.all());
+    wakes.extend(state.gated.wakes());
     drop(state);
     for (job, lane) in wakes {
         reconciler.queue.wake(job, lane);

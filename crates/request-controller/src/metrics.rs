@@ -8,7 +8,7 @@ use connectors_api::{
 };
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
-use service_kit::clock::seconds_between;
+use service_kit::{clock::seconds_between, families};
 
 /// The metrics of the controller.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct Metrics {
     pub pending: IntGauge,
     /// Granted requests.
     pub granted: IntGauge,
+    /// Scheduling gates.
+    pub gates: GateMetrics,
     /// Managed Roles and RoleBindings that no request describes, according to the last sweep.
     pub orphaned: IntGauge,
     /// Decisions by outcome and reason.
@@ -39,6 +41,25 @@ pub struct Metrics {
     pub enabled: IntGauge,
     /// Whether the ConfigMap exists.
     pub config_present: IntGauge,
+}
+
+families! {
+    /// The scheduling gates of pods.
+    pub struct GateMetrics {
+        /// Pods that wait with the gate.
+        pub pods: gauge("pods_gated", "Pods that wait with the scheduling gate connectors.alauda.io/approval"),
+        /// Whether pods wait with the gate, as last known.
+        pub enabled: gauge(
+            "connectors_scheduling_gate_enabled",
+            "Whether new pods wait with the scheduling gate, as this process last knew it"
+        ),
+        /// Removed gates, by reason.
+        pub removed: counters("pod_gates_removed_total", "Scheduling gates that were removed, by reason", &["reason"]),
+        /// Refused removals.
+        pub kept: counter(
+            "pod_gates_kept_total", "Attempts to remove a scheduling gate that the API server refused"
+        ),
+    }
 }
 
 const SHORT: &[f64] = &[
@@ -75,6 +96,7 @@ impl Metrics {
             )?,
             pending: IntGauge::new("requests_pending", "Access requests that wait")?,
             granted: IntGauge::new("requests_granted", "Access requests that are granted")?,
+            gates: GateMetrics::register(registry)?,
             orphaned: IntGauge::new(
                 "request_grants_orphaned",
                 "Managed Roles and RoleBindings that no access request describes",
@@ -115,6 +137,7 @@ impl Metrics {
             revoking,
             pending,
             granted,
+            gates: _,
             orphaned,
             decisions,
             writes,

@@ -3,15 +3,18 @@
 
 mod checks;
 mod creators;
+mod gate;
 mod lineage;
 mod links;
 mod list_turns;
 mod objects;
+mod pod_facts;
 mod policy_lists;
 mod remembered;
 mod sources;
 mod standing;
 
+pub(crate) use pod_facts::{gated_since, pod_facts};
 pub(crate) use sources::is_finished;
 
 use std::sync::Arc;

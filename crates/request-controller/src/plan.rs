@@ -5,6 +5,7 @@
 
 mod conditions;
 mod disclosure;
+pub mod gate;
 mod outcome;
 pub mod pace;
 mod policy;

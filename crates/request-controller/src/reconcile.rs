@@ -1,6 +1,7 @@
 //! observe → plan → apply, with spans, metrics and events; and the same for managed objects. No decision is made
 //! here.
 
+mod gate;
 #[cfg(test)]
 mod tests;
 
@@ -139,6 +140,11 @@ impl Controller for Reconciler {
                 Job::Grant(name) => {
                     let span = info_span!("grant", %name);
                     self.grant(name).instrument(span).await.map(|_| None)
+                }
+                Job::Gate(pod) => {
+                    let span = info_span!("gate", %pod);
+                    let again = self.gate(pod).instrument(span).await;
+                    again.map(|it| it.map(|pause| (pause, Urgency::Normal)))
                 }
             }
         };

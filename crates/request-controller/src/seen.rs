@@ -1,5 +1,7 @@
 //! The observed values of one request: the only input of decisions besides the time.
 
+mod gate;
+
 use std::{sync::Arc, time::Duration};
 
 use connectors_api::{
@@ -14,6 +16,8 @@ use connectors_api::{
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
+
+pub use gate::{GateSeen, GatedVolumes, MountAccess, RequestMade, WantSeen};
 
 /// The maximum age of the oldest live read when a grant is written.
 pub const OLDEST: Duration = Duration::from_secs(5);

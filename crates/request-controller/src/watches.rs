@@ -5,7 +5,11 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use connectors_api::{AccessPolicy, AccessRequest, config::CONFIG_MAP, connector};
+use connectors_api::{
+    AccessPolicy, AccessRequest,
+    config::{CONFIG_MAP, Config as Settings},
+    connector,
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
 use kube::{Api, Client, Resource, ResourceExt, runtime::watcher::Config};
 use service_kit::{
@@ -21,8 +25,8 @@ use crate::{
     cache::{ConnectorCached, PodCached, PolicyCached, Wakes, World},
     dynamic::Sink,
     metrics::Metrics,
-    observe::is_finished,
-    seen::{ConnectorSeen, GrantKind, Managed, PodFacts},
+    observe::{gated_since, pod_facts},
+    seen::{ConnectorSeen, GrantKind, Managed},
     sweep,
 };
 
@@ -160,10 +164,12 @@ impl RequestFeeds {
     fn pod(&self, change: Change<Guarded<Pod, PodFields>>) -> Wakes {
         let (name, pod) = match change {
             Change::There(name, pod) => {
+                let readable = pod.object.as_ref().ok();
                 let cached = PodCached {
                     uid: pod.uid().unwrap_or_default(),
                     version: pod.resource_version().unwrap_or_default(),
-                    facts: pod.object.ok().map(|pod| facts(&pod)),
+                    facts: readable.map(pod_facts),
+                    gated_since: readable.and_then(gated_since),
                 };
                 (name, Some(cached))
             }
@@ -223,6 +229,8 @@ impl RequestFeeds {
         self.told.config_present.set(1);
         let enabled = known.is_some_and(|config| config.enabled);
         self.told.enabled.set(enabled.into());
+        let gates_pods = known.is_some_and(Settings::gates_pods);
+        self.told.gates.enabled.set(gates_pods.into());
         info!(config = ?known, "configuration");
         if known.is_some() {
             configured.drain(..).for_each(ReadinessPart::ready);
@@ -244,20 +252,5 @@ where
             (name, labels)
         }
         Change::Gone(name) => (name, None),
-    }
-}
-
-fn facts(pod: &Pod) -> PodFacts {
-    let account = pod
-        .spec
-        .as_ref()
-        .and_then(|it| it.service_account_name.clone());
-    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
-    PodFacts {
-        finished: is_finished(phase),
-        terminating: pod.metadata.deletion_timestamp.is_some(),
-        account: account
-            .filter(|it| !it.is_empty())
-            .unwrap_or_else(|| "default".to_owned()),
     }
 }

@@ -1,6 +1,8 @@
 //! Live reads, which bypass every cache: without a resource version in the request, the API server answers with the
 //! newest state.
 
+mod gated;
+
 use connectors_api::{AccessPolicy, AccessRequest, connector, names};
 use jiff::Timestamp;
 use k8s_openapi::api::{

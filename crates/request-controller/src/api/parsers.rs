@@ -1,7 +1,9 @@
 //! Parsers from the text of an object to a value.
 
-use connectors_api::{AccessPolicy, AccessRequest, parse};
-use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+use connectors_api::{AccessPolicy, AccessRequest, names::SCHEDULING_GATE, parse};
+use k8s_openapi::api::core::v1::{
+    CSIVolumeSource, Pod, PodSchedulingGate, PodSpec, PodStatus, Volume,
+};
 use serde::Deserialize;
 use serde_json::Value;
 use service_kit::watches::{Identity, Parse, read};
@@ -46,6 +48,7 @@ struct PodText {
 #[serde(default, rename_all = "camelCase")]
 struct PodSpecText {
     service_account_name: Option<String>,
+    scheduling_gates: Option<Vec<PodSchedulingGate>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -61,10 +64,71 @@ impl Parse<Pod> for PodFields {
             spec,
             status,
         } = read(json)?;
+        let mut gates = spec.scheduling_gates.unwrap_or_default();
+        // The gates of others are no matter of ours.
+        gates.retain(|it| it.name == SCHEDULING_GATE);
         Ok(Pod {
             metadata: metadata.into(),
             spec: Some(PodSpec {
                 service_account_name: spec.service_account_name,
+                scheduling_gates: Some(gates).filter(|it| !it.is_empty()),
+                ..PodSpec::default()
+            }),
+            status: Some(PodStatus {
+                phase: status.phase,
+                ..PodStatus::default()
+            }),
+        })
+    }
+}
+
+/// The fields of a pod with the scheduling gate that decisions about it need: account, gates, and volumes of drivers.
+#[derive(Clone, Copy, Debug)]
+pub enum GatedPodFields {}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct GatedPodText {
+    metadata: Identity,
+    spec: GatedPodSpecText,
+    status: PodStatusText,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct GatedPodSpecText {
+    service_account_name: Option<String>,
+    scheduling_gates: Option<Vec<PodSchedulingGate>>,
+    volumes: Option<Vec<VolumeText>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct VolumeText {
+    name: String,
+    csi: Option<CSIVolumeSource>,
+}
+
+impl Parse<Pod> for GatedPodFields {
+    fn parse(json: &str) -> Result<Pod, String> {
+        let GatedPodText {
+            metadata,
+            spec,
+            status,
+        } = read(json)?;
+        let of_drivers = spec.volumes.into_iter().flatten();
+        let of_drivers = of_drivers.filter(|it| it.csi.is_some());
+        let volumes = of_drivers.map(|VolumeText { name, csi }| Volume {
+            name,
+            csi,
+            ..Volume::default()
+        });
+        Ok(Pod {
+            metadata: metadata.into(),
+            spec: Some(PodSpec {
+                service_account_name: spec.service_account_name,
+                scheduling_gates: spec.scheduling_gates,
+                volumes: Some(volumes.collect()),
                 ..PodSpec::default()
             }),
             status: Some(PodStatus {
@@ -98,5 +162,48 @@ mod tests {
         assert_eq!(status.pod_ip, None);
         let bare = PodFields::parse("{}").unwrap();
         assert_eq!(bare.status.unwrap().phase, None);
+    }
+
+    #[test]
+    fn a_pod_has_our_gate_or_none() {
+        let gates = |gates: serde_json::Value| {
+            let pod = json!({"spec": {"schedulingGates": gates}});
+            let pod = PodFields::parse(&pod.to_string()).unwrap();
+            pod.spec.unwrap().scheduling_gates.map(|it| it.len())
+        };
+        let (ours, others) = (
+            json!({"name": "connectors.alauda.io/approval"}),
+            json!({"name": "example.com/quota"}),
+        );
+        assert_eq!(gates(json!([others, ours])), Some(1));
+        for none in [json!(null), json!([]), json!([others])] {
+            assert_eq!(gates(none.clone()), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn of_a_gated_pod_the_volumes_of_drivers_are_read() {
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "apps", "uid": "u"},
+            "spec": {
+                "serviceAccountName": "builder", "schedulingGates": [{"name": "a"}, {"name": "b"}],
+                "containers": [{"name": "c"}],
+                "volumes": [
+                    {"name": "secret", "secret": {"secretName": "s"}},
+                    {"name": "tool", "csi": {"driver": "connectors-csi", "readOnly": true,
+                        "volumeAttributes": {"connectors": "harbor"}}},
+                ],
+            },
+        });
+        let pod = GatedPodFields::parse(&pod.to_string()).unwrap();
+        let spec = pod.spec.unwrap();
+        assert_eq!(spec.service_account_name.as_deref(), Some("builder"));
+        assert_eq!(spec.scheduling_gates.unwrap().len(), 2);
+        assert!(spec.containers.is_empty());
+        let volumes = spec.volumes.unwrap();
+        assert_eq!((volumes.len(), volumes[0].name.as_str()), (1, "tool"));
+        assert!(volumes[0].csi.as_ref().unwrap().volume_attributes.is_some());
+        let bare = GatedPodFields::parse("{}").unwrap();
+        assert_eq!(bare.spec.unwrap().volumes, Some(vec![]));
     }
 }

@@ -5,10 +5,18 @@ mod tests;
 
 use std::{fmt::Debug, time::Duration};
 
-use connectors_api::{AccessRequest, access_request::AccessRequestStatus};
+use connectors_api::{
+    AccessRequest,
+    access_request::AccessRequestStatus,
+    names::SCHEDULING_GATE,
+    request_creation::{Created, refusal},
+};
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::rbac::v1::{Role, RoleBinding},
+    api::{
+        core::v1::Pod,
+        rbac::v1::{Role, RoleBinding},
+    },
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -20,7 +28,11 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use service_kit::{controller::Leads, retry::RetryPolicy};
+use service_kit::{
+    controller::Leads,
+    retry::RetryPolicy,
+    watches::{Guarded, Named},
+};
 
 use super::ApplyError;
 use crate::{api::Name, metrics::Metrics, seen::GrantKind};
@@ -94,6 +106,52 @@ impl Writes {
             Ok(_) => Ok(()),
             Err(error) if matches!(error.status(), Some(404 | 409)) => {
                 Err(ApplyError::Conflict(format!("request {name}")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Creates a request. A repetition meets its own work under the name.
+    pub(super) async fn create_request(
+        &self,
+        request: &AccessRequest,
+    ) -> Result<Created, ApplyError> {
+        let name = Name::of(request);
+        let api: Api<AccessRequest> = self.api(&name);
+        self.may_write("create", "accessrequests")?;
+        let call = format!("create accessrequest {name}");
+        let params = PostParams::default();
+        match self
+            .policy
+            .call(call, || api.create(&params, request))
+            .await
+        {
+            Ok(_) => Ok(Created::Made),
+            Err(error) => error.answer().and_then(refusal).ok_or_else(|| error.into()),
+        }
+    }
+
+    /// Removes the scheduling gate of the pod with that UID, and changes nothing else of it. False if there is no pod of
+    /// that name.
+    pub(super) async fn remove_gate(&self, pod: &Name, uid: &str) -> Result<bool, ApplyError> {
+        let api: Api<Guarded<Pod, Named>> = Api::namespaced(self.client.clone(), &pod.namespace);
+        self.may_write("patch", "pods")?;
+        let call = format!("remove the scheduling gate of pod {pod}");
+        // A UID that is not the pod's is a conflict. A gate that is gone already is no change.
+        let patch = Patch::Strategic(json!({
+            "metadata": {"uid": uid},
+            "spec": {"schedulingGates": [{"$patch": "delete", "name": SCHEDULING_GATE}]},
+        }));
+        let params = PatchParams::default();
+        match self
+            .policy
+            .call(call, || api.patch(&pod.name, &params, &patch))
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(error) if error.status() == Some(404) => Ok(false),
+            Err(error) if error.status() == Some(409) => {
+                Err(ApplyError::Conflict(format!("pod {pod}")))
             }
             Err(error) => Err(error.into()),
         }

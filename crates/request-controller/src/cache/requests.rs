@@ -6,7 +6,7 @@ use std::{
 };
 
 use connectors_api::{
-    AccessRequest,
+    AccessRequest, AccessRequestSpec,
     access_policy::ObjectKind,
     access_request::{GrantState, Phase},
     request_order::RequestTuple,
@@ -161,6 +161,25 @@ impl RequestCache {
         let same = tuple.and_then(|it| self.by_tuple.get(&it));
         let others = same.into_iter().flatten().filter(|it| *it != name);
         others.cloned().collect()
+    }
+
+    /// The readable requests of the tuple of a request that may not exist yet.
+    pub fn alike(
+        &self,
+        namespace: &str,
+        spec: &AccessRequestSpec,
+    ) -> impl Iterator<Item = &Arc<AccessRequest>> {
+        let tuple = RequestTuple::of(spec).map(|it| (namespace.to_owned(), it));
+        let names = tuple.and_then(|it| self.by_tuple.get(&it));
+        let names = names.into_iter().flatten();
+        names.filter_map(|name| self.readable(name))
+    }
+
+    /// True when at least `most` requests of pods of one namespace wait for connectors of another one.
+    #[must_use]
+    pub fn is_full(&self, namespace: &str, pods: &str, most: usize) -> bool {
+        let line = (namespace.to_owned(), pods.to_owned());
+        self.waiting.get(&line).map_or(0, BTreeSet::len) >= most
     }
 
     /// True when a grant may be in force for a request.

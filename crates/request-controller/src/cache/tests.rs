@@ -1,3 +1,5 @@
+mod gates;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
@@ -43,6 +45,7 @@ fn pod(uid: &str, version: &str, finished: bool) -> PodCached {
             terminating: false,
             account: "builder".to_owned(),
         }),
+        gated_since: None,
     }
 }
 

@@ -216,3 +216,34 @@ async fn a_kind_of_which_nobody_says_anything_holds_no_leader_up() {
         assert_eq!(led.readiness.status(), Status::Ready, "{state:?}");
     }
 }
+
+/// Another process, an upgrade or an uninstallation may have left it.
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_nothing_needs_goes_when_a_process_begins_to_lead_and_with_each_sweep() {
+    let gates = |cluster: &Cluster| {
+        let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
+        pod["spec"]["schedulingGates"].as_array().unwrap().len()
+    };
+    let cluster = Cluster::gated("tools/harbor");
+    // The configuration says nothing about gates.
+    let controller = Arc::new(cluster.controller());
+    let led = start(&controller);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(gates(&cluster), 2, "nobody leads yet");
+    led.leadership.send_replace(Leadership::Leader {
+        until: Instant::now() + Duration::from_hours(1),
+    });
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(gates(&cluster), 1);
+    // A gate of which the watch woke no job.
+    let again = Cluster::gated("tools/harbor");
+    cluster.server.put(
+        "pods",
+        again.server.named("pods", "run-deploy-pod").unwrap(),
+    );
+    cluster.fill_objects(&controller);
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(gates(&cluster), 2);
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(gates(&cluster), 1);
+}

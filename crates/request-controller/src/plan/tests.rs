@@ -2,6 +2,7 @@
 
 mod ends;
 mod evidence;
+mod gate;
 mod keep;
 mod lasting;
 mod properties;

@@ -4,6 +4,7 @@ mod costs;
 mod crashes;
 mod creators;
 mod deleting;
+mod gates;
 mod guards;
 mod lineage;
 mod records;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::*;
-use crate::{api::Strict, cache::Job, reconcile::Reconciler, testing::Cluster};
+use crate::{api::Strict, cache::Job, reconcile::Reconciler, seen::MountAccess, testing::Cluster};
 use service_kit::watches::Parse;
 
 type Woken = Arc<Mutex<Wakes>>;
@@ -135,6 +135,13 @@ async fn no_question_is_asked_where_nothing_waits() {
 struct Silent(Arc<Mutex<usize>>);
 
 impl Evaluator for Silent {
+    fn mounts(
+        &self,
+        _: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<MountAccess>, Unanswered>> {
+        Box::pin(std::future::pending())
+    }
+
     fn evaluate(
         &self,
         _: evaluation_api::v1::EvaluateChecksRequest,

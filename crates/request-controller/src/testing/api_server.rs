@@ -36,6 +36,8 @@ struct Store {
     kept: BTreeSet<String>,
     /// What answers writes that begin with these texts; none: nothing does.
     refused: BTreeMap<&'static str, Option<StatusCode>>,
+    /// What reviews say of every account.
+    allows: bool,
     /// How often the next write of a status finds that somebody has just changed the metadata.
     races: usize,
     /// Events.
@@ -56,6 +58,7 @@ impl ApiServer {
             hooks: Vec::new(),
             kept: BTreeSet::new(),
             refused: BTreeMap::new(),
+            allows: false,
             races: 0,
             told: Vec::new(),
         })))
@@ -117,6 +120,11 @@ impl ApiServer {
     /// Never answers a write that begins with this text.
     pub(crate) fn ignore(&self, write: &'static str) {
         self.store().refused.insert(write, None);
+    }
+
+    /// Reviews allow everything.
+    pub(crate) fn allow(&self) {
+        self.store().allows = true;
     }
 
     /// Refuses nothing any more.
@@ -264,6 +272,10 @@ impl Store {
             self.told.push(body.clone());
             return Some((StatusCode::CREATED, body, None));
         }
+        if plural == "subjectaccessreviews" {
+            let answer = json!({"spec": body["spec"], "status": {"allowed": self.allows}});
+            return Some((StatusCode::CREATED, answer, None));
+        }
         let in_body = body["metadata"]["name"].as_str().unwrap_or_default();
         let name = segments.get(1).map_or(in_body, |name| *name).to_owned();
         let key = (group_version, plural.clone(), namespace, name.clone());
@@ -289,6 +301,7 @@ impl Store {
             }
             Method::POST => self.create(&key, body),
             Method::PUT => self.replace_status(&key, &body, is_status),
+            Method::PATCH if plural == "pods" => self.remove_gate(&key, &body),
             Method::PATCH => self.patch_status(&key, &body, is_status),
             Method::DELETE => self.delete(&key, &body),
             _ => (StatusCode::METHOD_NOT_ALLOWED, Value::Null),
@@ -370,6 +383,33 @@ impl Store {
         next["metadata"]["resourceVersion"] = body["metadata"]["resourceVersion"].clone();
         next["status"] = body["status"].clone();
         self.replace_status(key, &next, is_status)
+    }
+
+    /// A strategic merge that removes gates by their names, and has no other effect.
+    fn remove_gate(&mut self, key: &Key, body: &Value) -> (StatusCode, Value) {
+        let Some(object) = self.objects.get_mut(key) else {
+            return (StatusCode::NOT_FOUND, Value::Null);
+        };
+        let gates = body["spec"]["schedulingGates"].as_array().unwrap();
+        let expected = json!({
+            "metadata": {"uid": body["metadata"]["uid"]}, "spec": {"schedulingGates": gates},
+        });
+        assert_eq!(*body, expected, "nothing else is changed");
+        assert!(
+            body["metadata"]["uid"].is_string(),
+            "every patch names a UID"
+        );
+        if object["metadata"]["uid"] != body["metadata"]["uid"] {
+            return (StatusCode::CONFLICT, Value::Null);
+        }
+        assert!(gates.iter().all(|it| it["$patch"] == "delete"));
+        let removed: Vec<_> = gates.iter().map(|it| it["name"].clone()).collect();
+        if let Some(left) = object["spec"]["schedulingGates"].as_array_mut() {
+            left.retain(|it| !removed.contains(&it["name"]));
+        }
+        self.next += 1;
+        object["metadata"]["resourceVersion"] = self.next.to_string().into();
+        (StatusCode::OK, object.clone())
     }
 
     fn delete(&mut self, key: &Key, body: &Value) -> (StatusCode, Value) {

@@ -43,10 +43,10 @@ use crate::{
     evaluator::{Evaluator, Unanswered},
     events::Events,
     metrics::Metrics,
-    observe::Observer,
+    observe::{Observer, gated_since},
     plan::Terms,
     reconcile::{ReconcileError, Reconciler},
-    seen::{ConnectorSeen, GrantKind, PodFacts, StandingSeen},
+    seen::{ConnectorSeen, GrantKind, MountAccess, PodFacts, StandingSeen},
 };
 
 const CALLS: RetryPolicy = RetryPolicy {
@@ -67,6 +67,8 @@ struct Judge {
     refuses: Arc<Mutex<Option<Code>>>,
     standing: Arc<Mutex<StandingSeen>>,
     asked: Arc<Mutex<Vec<Vec<AccessQuestion>>>>,
+    mounts: Arc<Mutex<BTreeMap<String, MountAccess>>>,
+    mounting: Arc<Mutex<Vec<Vec<AccessQuestion>>>>,
 }
 
 impl Judge {
@@ -84,6 +86,21 @@ impl Judge {
 }
 
 impl Evaluator for Judge {
+    fn mounts(
+        &self,
+        questions: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<MountAccess>, Unanswered>> {
+        let said = self.mounts.lock().unwrap().clone();
+        let answers = questions.iter().map(|it| {
+            let connector = format!("{}/{}", it.connector.namespace, it.connector.name);
+            let said = said.get(&connector).copied();
+            said.unwrap_or(MountAccess::Denied)
+        });
+        let answers = self.is_there().map(|()| answers.collect());
+        self.mounting.lock().unwrap().push(questions);
+        Box::pin(async move { answers })
+    }
+
     fn standing(
         &self,
         questions: Vec<AccessQuestion>,
@@ -190,6 +207,10 @@ pub(crate) struct Cluster {
     pub(crate) standing: Arc<Mutex<StandingSeen>>,
     /// The questions about standing permissions, call by call.
     pub(crate) asked: Arc<Mutex<Vec<Vec<AccessQuestion>>>>,
+    /// What is said about mounts, by connector. Of others, that a request could be accepted.
+    pub(crate) mounts: Arc<Mutex<BTreeMap<String, MountAccess>>>,
+    /// The questions about mounts, call by call.
+    pub(crate) mounting: Arc<Mutex<Vec<Vec<AccessQuestion>>>>,
     pub(crate) now: Arc<Mutex<Now>>,
 }
 
@@ -256,8 +277,25 @@ impl Cluster {
             refuses: Arc::default(),
             standing: Arc::default(),
             asked: Arc::default(),
+            mounts: Arc::default(),
+            mounting: Arc::default(),
             now: Arc::new(Mutex::new(now)),
         }
+    }
+
+    /// The pod waits with the scheduling gate, and with one of others, for these connectors. There is no request of it.
+    pub(crate) fn gated(connectors: &str) -> Self {
+        let cluster = Self::new();
+        cluster.server.remove("accessrequests", "request");
+        cluster.server.change("pods", "run-deploy-pod", |pod| {
+            pod["metadata"]["creationTimestamp"] = "2026-03-01T10:00:00Z".into();
+            pod["spec"]["schedulingGates"] =
+                json!([{"name": "example.com/quota"}, {"name": "connectors.alauda.io/approval"}]);
+            pod["spec"]["volumes"] = json!([{"name": "tool", "csi": {
+                "driver": "connectors-csi", "readOnly": true, "volumeAttributes": {"connectors": connectors},
+            }}]);
+        });
+        cluster
     }
 
     pub(crate) fn approval(&self, state: &str) {
@@ -305,6 +343,8 @@ impl Cluster {
             refuses: Arc::clone(&self.refuses),
             standing: Arc::clone(&self.standing),
             asked: Arc::clone(&self.asked),
+            mounts: Arc::clone(&self.mounts),
+            mounting: Arc::clone(&self.mounting),
         })
     }
 
@@ -424,6 +464,7 @@ impl Cluster {
         for pod in self.server.all("pods") {
             let typed: Pod = serde_json::from_value(pod.clone()).unwrap();
             let cached = PodCached {
+                gated_since: gated_since(&typed),
                 uid: typed.metadata.uid.unwrap(),
                 version: typed.metadata.resource_version.unwrap(),
                 facts: Some(PodFacts {

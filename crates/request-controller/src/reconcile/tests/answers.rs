@@ -14,7 +14,7 @@ use crate::{
     evaluator::{Evaluator, Unanswered},
     observe::Observer,
     reconcile::Reconciler,
-    seen::{Freshness, StandingSeen},
+    seen::{Freshness, MountAccess, StandingSeen},
     testing::Cluster,
 };
 use service_kit::clock::Now;
@@ -24,6 +24,13 @@ use service_kit::clock::Now;
 pub(super) struct Saying(Mutex<Option<EvaluateChecksResponse>>);
 
 impl Evaluator for Saying {
+    fn mounts(
+        &self,
+        _: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<MountAccess>, Unanswered>> {
+        Box::pin(std::future::pending())
+    }
+
     fn standing(
         &self,
         _: Vec<AccessQuestion>,
@@ -150,6 +157,13 @@ async fn an_answer_about_something_else_is_not_remembered_at_all() {
 struct Slow(Arc<dyn Evaluator>);
 
 impl Evaluator for Slow {
+    fn mounts(
+        &self,
+        questions: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<MountAccess>, Unanswered>> {
+        self.0.mounts(questions)
+    }
+
     fn standing(
         &self,
         questions: Vec<AccessQuestion>,

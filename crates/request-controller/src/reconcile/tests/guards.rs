@@ -30,7 +30,7 @@ use crate::{
     evaluator::{Evaluator, Unanswered},
     observe::{ObserveError, Observer},
     reconcile::{ReconcileError, Reconciler},
-    seen::StandingSeen,
+    seen::{MountAccess, StandingSeen},
     testing::{ApiServer, Break, Cluster},
 };
 
@@ -351,6 +351,13 @@ async fn an_object_too_large_to_be_a_check_is_none_where_it_is_read_live() {
 struct Nobody;
 
 impl Evaluator for Nobody {
+    fn mounts(
+        &self,
+        _: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<MountAccess>, Unanswered>> {
+        Box::pin(async { Err(Unanswered::Late(Duration::ZERO)) })
+    }
+
     fn standing(
         &self,
         _: Vec<AccessQuestion>,

@@ -1,0 +1,173 @@
+//! The pods that wait with the scheduling gate: their names, UIDs and ages alone.
+//!
+//! Gated pods cost nothing on any node, so a namespace can have any number of them. The oldest ones, as many as a
+//! namespace may have waiting requests, keep the gate. The others are scheduled as without it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use service_kit::controller::queue::Urgency;
+
+use super::{Job, Wakes};
+use crate::api::Name;
+
+/// The pods with the gate.
+#[derive(Debug, Default)]
+pub struct GatedPods {
+    places: BTreeMap<Name, GatePlace>,
+    /// By namespace, the oldest first.
+    lines: BTreeMap<String, BTreeSet<(GatePlace, String)>>,
+}
+
+/// The place of a pod in the line of its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GatePlace {
+    /// Since when the pod waits.
+    pub since: Timestamp,
+    /// Its UID.
+    pub uid: String,
+}
+
+impl GatedPods {
+    /// The place of a pod, if it has the gate.
+    #[must_use]
+    pub fn place(&self, pod: &Name) -> Option<&GatePlace> {
+        self.places.get(pod)
+    }
+
+    /// True when at least `most` pods of the same namespace have waited longer.
+    #[must_use]
+    pub fn is_behind(&self, pod: &Name, most: usize) -> bool {
+        let Some(place) = self.places.get(pod) else {
+            return false;
+        };
+        let own = (place.clone(), pod.name.clone());
+        let line = self.lines.get(&pod.namespace);
+        let before = line.into_iter().flatten().take_while(|it| **it < own);
+        before.take(most).count() >= most
+    }
+
+    /// The number of pods with the gate.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The jobs of all of them.
+    #[must_use]
+    pub fn wakes(&self) -> Wakes {
+        self.places.keys().map(wake).collect()
+    }
+
+    /// The job of a pod, if it has the gate and this UID.
+    #[must_use]
+    pub(super) fn wake_of(&self, pod: &Name, uid: Option<&str>) -> Option<(Job, Urgency)> {
+        let place = self.places.get(pod);
+        let is_it = place.is_some_and(|place| uid == Some(place.uid.as_str()));
+        is_it.then(|| wake(pod))
+    }
+
+    /// Records the place of a pod, or that it has none. Returns whether that is new.
+    pub(super) fn set(&mut self, pod: &Name, place: Option<GatePlace>) -> bool {
+        let before = match &place {
+            Some(place) => self.places.insert(pod.clone(), place.clone()),
+            None => self.places.remove(pod),
+        };
+        if before == place {
+            return false;
+        }
+        if let Some(before) = before
+            && let Some(line) = self.lines.get_mut(&pod.namespace)
+        {
+            line.remove(&(before, pod.name.clone()));
+            if line.is_empty() {
+                self.lines.remove(&pod.namespace);
+            }
+        }
+        if let Some(place) = place {
+            let line = self.lines.entry(pod.namespace.clone()).or_default();
+            line.insert((place, pod.name.clone()));
+        }
+        true
+    }
+
+    /// The number of entries of each map.
+    #[cfg(test)]
+    pub(super) fn census(&self) -> Vec<usize> {
+        let Self { places, lines } = self;
+        vec![
+            places.len(),
+            lines.len(),
+            lines.values().map(BTreeSet::len).sum(),
+        ]
+    }
+}
+
+/// No access depends on a gate, so nothing about it is urgent.
+fn wake(pod: &Name) -> (Job, Urgency) {
+    (Job::Gate(pod.clone()), Urgency::Normal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(second: i64, uid: &str) -> GatePlace {
+        GatePlace {
+            since: Timestamp::from_second(second).unwrap(),
+            uid: uid.to_owned(),
+        }
+    }
+
+    fn pod(name: &str) -> Name {
+        Name::new("apps", name)
+    }
+
+    #[test]
+    fn the_oldest_pods_of_a_namespace_are_in_line_and_others_do_not_count() {
+        let mut gated = GatedPods::default();
+        for (name, second) in [("c", 3), ("a", 1), ("b", 2)] {
+            assert!(gated.set(&pod(name), Some(place(second, name))));
+        }
+        gated.set(&Name::new("shop", "old"), Some(place(0, "o")));
+        let behind = |gated: &GatedPods, most| {
+            let names = ["a", "b", "c"].into_iter();
+            let behind = names.filter(|it| gated.is_behind(&pod(it), most));
+            behind.collect::<Vec<_>>().join("")
+        };
+        assert_eq!(behind(&gated, 3), "");
+        assert_eq!(behind(&gated, 2), "c");
+        assert_eq!(behind(&gated, 1), "bc");
+        assert_eq!(behind(&gated, 0), "abc");
+        assert!(!gated.is_behind(&pod("unknown"), 0));
+        // The line moves up when one leaves it.
+        assert!(gated.set(&pod("a"), None));
+        assert_eq!(behind(&gated, 2), "");
+    }
+
+    #[test]
+    fn a_pod_of_the_same_age_waits_behind_the_smaller_uid() {
+        let mut gated = GatedPods::default();
+        gated.set(&pod("a"), Some(place(1, "u2")));
+        gated.set(&pod("b"), Some(place(1, "u1")));
+        assert!(gated.is_behind(&pod("a"), 1));
+        assert!(!gated.is_behind(&pod("b"), 1));
+    }
+
+    #[test]
+    fn a_pod_that_leaves_or_is_replaced_leaves_nothing() {
+        let mut gated = GatedPods::default();
+        assert!(gated.set(&pod("a"), Some(place(1, "u1"))));
+        assert!(!gated.set(&pod("a"), Some(place(1, "u1"))));
+        assert!(gated.set(&pod("a"), Some(place(2, "u2"))), "another pod");
+        assert_eq!(gated.census(), [1, 1, 1]);
+        assert_eq!(gated.wake_of(&pod("a"), Some("u1")), None);
+        assert_eq!(gated.wake_of(&pod("a"), None), None);
+        let job = (Job::Gate(pod("a")), Urgency::Normal);
+        assert_eq!(gated.wake_of(&pod("a"), Some("u2")), Some(job.clone()));
+        assert_eq!(gated.wakes(), [job]);
+        assert!(gated.set(&pod("a"), None));
+        assert!(!gated.set(&pod("a"), None));
+        assert_eq!(gated.census(), [0, 0, 0]);
+    }
+}
