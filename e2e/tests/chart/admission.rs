@@ -23,8 +23,10 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The policies and their bindings.
 fn policies() -> Vec<Value> {
-    let objects =
-        with(json!({"tekton": {"admission": {"enabled": true}, "creators": {"enabled": true}}}));
+    let objects = with(json!({
+        "approval": {"schedulingGate": "Set"},
+        "tekton": {"admission": {"enabled": true}, "creators": {"enabled": true}},
+    }));
     let kinds = [
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
@@ -101,6 +103,44 @@ fn the_creation_of_runs_is_seen_only_where_the_values_say_so() {
         rule.is_some(),
         "the request-controller reads it by this name"
     );
+}
+
+/// Pods go on without us. The API server asks about pods that mount a connector alone, where the values say so.
+#[test]
+fn the_creation_of_pods_is_seen_only_where_they_get_the_gate() {
+    let hook = |objects: &[Value]| {
+        let configurations = of_kind(objects, "MutatingWebhookConfiguration");
+        let hooks = configurations.iter().flat_map(|it| items(&it["webhooks"]));
+        let mut hooks = hooks.filter(|it| it["clientConfig"]["service"]["path"] == "/mutate/pods");
+        hooks.next().cloned()
+    };
+    for gate in ["Absent", "Release"] {
+        let objects = with(json!({"approval": {"schedulingGate": gate}}));
+        assert_eq!(hook(&objects), None, "{gate}");
+    }
+    let hook = hook(&with(json!({"approval": {"schedulingGate": "Set"}}))).unwrap();
+    assert_eq!(hook["failurePolicy"], "Ignore");
+    assert_eq!(hook["rules"][0]["operations"], json!(["CREATE"]));
+    assert_eq!(hook["rules"][0]["resources"], json!(["pods"]));
+    let conditions = hook["matchConditions"].to_string();
+    assert!(conditions.contains(connectors_api::names::CSI_DRIVER));
+}
+
+/// A request of a gated pod comes from the request-controller, and no request where no pod gets the gate.
+#[test]
+fn the_controller_makes_requests_only_where_pods_get_the_gate() {
+    let expression = |gate: &str| {
+        let objects = with(json!({"approval": {"schedulingGate": gate}}));
+        let policies = of_kind(&objects, "ValidatingAdmissionPolicy");
+        let mut found = policies
+            .into_iter()
+            .filter(|it| name(it) == "writes-by-controllers.connectors.alauda.io");
+        found.next().unwrap()["spec"]["validations"][0]["expression"].to_string()
+    };
+    for gate in ["Absent", "Release"] {
+        assert!(!expression(gate).contains("CREATE"), "{gate}");
+    }
+    assert!(expression("Set").contains("'CREATE' && variables.what == 'accessrequests'"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use e2e::{
-    Cluster, Deadline, Helm, Kubectl, Progress,
+    Cluster, CommandError, Deadline, Helm, Kubectl, Progress,
     harness::Scene,
     install::{NAMESPACE, RELEASE, chart},
     poll,
@@ -63,6 +63,10 @@ impl<'a> Release<'a> {
     }
 
     fn upgrade(&self, args: &[&str]) {
+        self.try_upgrade(args).unwrap();
+    }
+
+    fn try_upgrade(&self, args: &[&str]) -> Result<String, CommandError> {
         let helm = self
             .helm
             .on(self.scene.kubectl())
@@ -72,7 +76,7 @@ impl<'a> Release<'a> {
             "--set",
             "image.registry=localhost/no-such-place,image.pullPolicy=Never",
         ]);
-        helm.args(args).output().unwrap();
+        helm.args(args).output()
     }
 
     fn uninstall(&self) {
@@ -222,4 +226,31 @@ fn a_release_is_upgraded_and_removed_without_taking_what_is_not_its_own() {
         release.get("csidriver connectors-csi")["spec"]["podInfoOnMount"],
         true
     );
+}
+
+/// Without that right, pods would wait with the gate for ever.
+#[test]
+fn the_right_to_remove_gates_stays_until_gates_are_released() {
+    let _alone = alone();
+    assert!(
+        env::var_os("E2E_CLUSTER").is_some(),
+        "this test installs and removes the chart, which it does on a local cluster only: E2E_CLUSTER is not set"
+    );
+    let scene = Scene::new("release-gate");
+    let release = Release::install(&scene);
+    let may_patch = || {
+        let rules = release.get("clusterrole connectors-request-controller")["rules"].to_string();
+        rules.contains(r#"{"apiGroups":[""],"resources":["pods"],"verbs":["patch"]}"#)
+    };
+    assert!(!may_patch());
+    release.upgrade(&["--set=approval.schedulingGate=Set"]);
+    assert!(may_patch());
+    let refused = release.try_upgrade(&["--set=approval.schedulingGate=Absent"]);
+    let refused = e2e::report(&refused.unwrap_err());
+    assert!(refused.contains("set Release first"), "{refused}");
+    assert!(may_patch());
+    release.upgrade(&["--set=approval.schedulingGate=Release"]);
+    assert!(may_patch());
+    release.upgrade(&[]);
+    assert!(!may_patch());
 }

@@ -250,6 +250,44 @@ fn binding_roles_is_one_right_more_of_one_service() {
     assert_eq!(added, [format!("request-controller None {bind}")]);
 }
 
+/// An admission policy of the same installation limits the patch to the removal of one scheduling gate.
+#[test]
+fn the_scheduling_gate_is_two_rights_more_of_one_service_and_none_where_it_is_absent() {
+    let all = |objects: &[Value]| -> Vec<String> {
+        let rights = rights(objects).unwrap();
+        let rights = rights.iter();
+        rights
+            .map(|right| format!("{} {:?} {}", right.account, right.namespace, right.rule))
+            .collect()
+    };
+    let patch = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]});
+    let review = json!({
+        "apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"],
+    });
+    let before = all(&defaults());
+    for (gate, expected) in [
+        ("Absent", vec![]),
+        ("Release", vec![&patch]),
+        ("Set", vec![&patch, &review]),
+    ] {
+        let chosen = with(json!({"approval": {"schedulingGate": gate}}));
+        let added = all(&chosen).into_iter().filter(|it| !before.contains(it));
+        let expected = expected.iter();
+        let expected = expected.map(|it| format!("request-controller None {it}"));
+        assert_eq!(
+            added.collect::<Vec<_>>(),
+            expected.collect::<Vec<_>>(),
+            "{gate}"
+        );
+        let policies = of_kind(&chosen, "ValidatingAdmissionPolicy");
+        let is_limited = policies.iter().any(|it| name(it).starts_with("pod-gates."));
+        assert_eq!(is_limited, gate != "Absent");
+        let found = violations(&chosen);
+        let may_patch = format!("request-controller: changes what runs: {patch}");
+        assert_eq!(found.contains(&may_patch), is_limited, "{found:?}");
+    }
+}
+
 /// The write rights of each service, which an intruder would have.
 #[test]
 fn every_service_writes_what_the_design_says_and_nothing_else() {

@@ -43,6 +43,10 @@ fn what_makes_no_sense_is_refused_with_its_path() {
             json!({"approval": {"onEnable": "keep"}}),
             "/approval/onEnable",
         ),
+        (
+            json!({"approval": {"schedulingGate": true}}),
+            "/approval/schedulingGate",
+        ),
         (json!({"kubeletDir": "var/lib/kubelet"}), "/kubeletDir"),
         (json!({"kubeletDir": "/var/lib/kubelet/"}), "/kubeletDir"),
         (json!({"webhook": {"replicas": 0}}), "/webhook/replicas"),
@@ -159,6 +163,11 @@ fn the_switch_is_always_there_and_off_unless_it_is_turned_on() {
     let on = with(json!({"approval": approval}));
     assert!(learn(&on).enabled);
     assert_eq!(learn(&on).on_enable, OnEnable::Request);
+    for (gate, gates_pods) in [("Absent", false), ("Set", true), ("Release", false)] {
+        let approval = json!({"enabled": true, "schedulingGate": gate});
+        let learned = learn(&with(json!({ "approval": approval })));
+        assert_eq!(learned.gates_pods(), gates_pods, "{gate}");
+    }
     let any = connectors_api::config::DefaultRequesters::Any;
     assert_eq!(learn(&on).default_requesters, any);
     let shared = |values: &[Value]| {
