@@ -57,6 +57,7 @@ table! {
     EVENT: "events.k8s.io/v1" "Event" "events" Namespace,
     DAEMON_SET: "apps/v1" "DaemonSet" "daemonsets" Namespace,
     DEPLOYMENT: "apps/v1" "Deployment" "deployments" Namespace,
+    JOB: "batch/v1" "Job" "jobs" Namespace,
     ROLE: "rbac.authorization.k8s.io/v1" "Role" "roles" Namespace,
     ROLE_BINDING: "rbac.authorization.k8s.io/v1" "RoleBinding" "rolebindings" Namespace,
     CLUSTER_ROLE: "rbac.authorization.k8s.io/v1" "ClusterRole" "clusterroles" Cluster,

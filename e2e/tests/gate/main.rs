@@ -25,6 +25,7 @@ mod policies;
 mod requests;
 mod reviews;
 mod roles;
+mod scheduling;
 mod standing;
 mod support;
 mod switch;

@@ -391,18 +391,19 @@ fn templates(context: &Context, summary: &mut Summary) -> anyhow::Result<()> {
 fn install_services(target: &Target, profile: Profile, more: &Value) -> anyhow::Result<()> {
     let mut values = values_of_scenarios();
     install::merge(&mut values, more);
-    Ok(install::install(
-        target,
-        profile,
-        &values,
-        &Progress::default(),
-    )?)
+    install::install(target, profile, &values, &Progress::default())?;
+    // The scenarios wait at their mounts. The tests of the scheduling gate turn it on.
+    target.kubectl().run(concat!(
+        "--namespace connectors-system patch configmap connectors-config --type=merge ",
+        r#"--patch={"data":{"scheduling-gate":"Release"}}"#
+    ))?;
+    Ok(())
 }
 
 /// The installation for the scenarios: the feature on, and their kinds of approvals readable.
 fn values_of_scenarios() -> Value {
     json!({
-        "approval": {"enabled": true},
+        "approval": {"enabled": true, "schedulingGate": "Set"},
         "checks": {
             "configMaps": true,
             "kinds": [

@@ -19,6 +19,7 @@ use super::{Gate, Hold, name, wait_until};
 const CONFIG: &str = "connectors-config";
 const SWITCH: &str = "enable-connectors-approval";
 const ON_ENABLE: &str = "on-enable";
+const SCHEDULING_GATE: &str = "scheduling-gate";
 
 const CONTROLLER: &str = "request-controller";
 
@@ -124,6 +125,22 @@ impl<'a> Installation<'a> {
             key: ON_ENABLE,
             value: "Keep",
         }])
+    }
+
+    /// Has new pods wait with the scheduling gate until the answer is dropped, and waits until every process has seen it.
+    pub(crate) fn scheduling_gate(&self) -> Undo<'a> {
+        let hooks = self.object(MUTATING_WEBHOOKS, RELEASE)["webhooks"].to_string();
+        assert!(
+            hooks.contains("/mutate/pods"),
+            "the installation needs approval.schedulingGate: Set"
+        );
+        self.configure(SCHEDULING_GATE, "Set").unwrap();
+        let undo = self.until_dropped(vec![Back::Configured {
+            key: SCHEDULING_GATE,
+            value: "Release",
+        }]);
+        self.wait_for_metric("connectors_scheduling_gate_enabled 1");
+        undo
     }
 
     /// Waits until the processes that know the switch all say so.
