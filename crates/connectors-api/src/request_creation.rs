@@ -17,6 +17,20 @@ pub enum Created {
     Refused,
 }
 
+impl Created {
+    /// The word in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Made => "made",
+            Self::Exists => "exists",
+            Self::NoNamespace => "no_namespace",
+            Self::QuotaFull => "quota_full",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// The words of a quota about an object that it does not let in, after the words of every refusal: it is used up, it was not
 /// counted yet, or there has to be one first. All of it can change without the object.
 const QUOTA: [&str; 3] = [

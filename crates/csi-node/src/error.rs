@@ -275,7 +275,7 @@ pub(crate) fn quota_full(namespace: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::VolumePathError;
+    use crate::{metrics::PUBLISH_RESULTS, volume::VolumePathError};
 
     fn connector() -> ConnectorKey {
         ConnectorKey {
@@ -315,6 +315,9 @@ mod tests {
             PublishError::Left(Box::new(waiting)),
         ];
         assert!(!uncertain.iter().any(PublishError::is_final));
+        for error in finals.iter().chain(&uncertain) {
+            assert!(PUBLISH_RESULTS.contains(&error.as_str()), "{error}");
+        }
     }
 
     /// The connector may be missing, or not be for the asker: he cannot tell.

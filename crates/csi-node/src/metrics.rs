@@ -5,6 +5,34 @@ use std::time::Duration;
 use prometheus::{HistogramTimer, IntGauge};
 use service_kit::families;
 
+/// The words by which a call ends: three for calls that end well, and those of `PublishError`.
+pub(crate) const PUBLISH_RESULTS: [&str; 24] = [
+    "made",
+    "looked_after",
+    "error_file",
+    "invalid",
+    "not_proven",
+    "driver_object",
+    "no_address",
+    "no_files",
+    "renders_busy",
+    "waiting",
+    "denied",
+    "unusable",
+    "request_refused",
+    "broken",
+    "starting",
+    "unreachable",
+    "stopping",
+    "in_flight",
+    "pod_ending",
+    "other_volume",
+    "left_behind",
+    "crowded",
+    "no_memory",
+    "cancelled",
+];
+
 families! {
     /// What the process knows of the feature switch.
     pub(crate) struct SwitchMetrics {
@@ -23,30 +51,39 @@ families! {
 families! {
     /// The metrics of the driver.
     pub(crate) struct Metrics {
-        publishes: counters("mount_publishes_total", "Calls to publish a volume, by how they ended", &["result"]),
-        refreshes: counters(
-            "mount_refreshes_total", "Looks at the content of volumes with access, by what came of them", &["result"]
+        publishes: counters_of(
+            "connectors_mount_publishes_total", "Calls to publish a volume, by how they ended", &["result"],
+            &PUBLISH_RESULTS
+        ),
+        requests: counters_of(
+            "connectors_mount_requests_total", "Access requests that were to be created for pods, by how that ended",
+            &["result"], &["made", "exists", "no_namespace", "quota_full", "refused", "no_answer"]
+        ),
+        refreshes: counters_of(
+            "connectors_mount_refreshes_total", "Looks at the content of volumes with access, by what came of them",
+            &["result"], &["renewed", "unchanged", "failed"]
         ),
         /// Volumes that were emptied.
         pub(crate) emptied: counter(
-            "mount_emptied_total", "Volumes whose content was taken away because access ended"
+            "connectors_mount_emptied_total", "Volumes whose content was taken away because access ended"
         ),
         /// Volumes that have content without a permission.
         pub(crate) kept: gauge(
-            "mount_kept",
+            "connectors_mount_kept",
             "Volumes that were mounted while approvals were off and have content without a permission"
         ),
         /// The memory of all volumes.
         pub(crate) memory: gauge(
-            "mount_volume_bytes", "Memory that the volumes of this node may take, with a second set of their files"
+            "connectors_mount_volume_bytes",
+            "Memory that the volumes of this node may take, with a second set of their files"
         ),
-        held: gauge("mount_held", "Calls that wait for access now"),
+        held: gauge("connectors_mount_held", "Calls that wait for access now"),
         waits: histogram(
-            "mount_hold_seconds", "How long calls waited for access",
+            "connectors_mount_hold_seconds", "How long calls waited for access",
             &[0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 90.0, 115.0]
         ),
         mount: histogram(
-            "mount_after_grant_seconds", "From the moment that access was seen to the mounted volume",
+            "connectors_mount_after_grant_seconds", "From the moment that access was seen to the mounted volume",
             &[0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0]
         ),
     }
@@ -56,6 +93,17 @@ impl Metrics {
     /// A call ended.
     pub(crate) fn published(&self, result: &'static str) {
         self.publishes.with_label_values(&[result]).inc();
+    }
+
+    /// A request was to be created.
+    pub(crate) fn asked(&self, result: &'static str) {
+        self.requests.with_label_values(&[result]).inc();
+    }
+
+    /// How often the creation of a request ended so.
+    #[cfg(test)]
+    pub(crate) fn requests(&self, result: &str) -> u64 {
+        self.requests.with_label_values(&[result]).get()
     }
 
     /// The content of a volume was compared with what it should hold.

@@ -9,6 +9,7 @@ use std::{
 
 use evaluation_api::{args::EvaluationArgs, client::Client as EvaluationClient};
 use service_kit::{
+    build_info::BuildInfo,
     readiness::ReadinessPart,
     serve::{InUse, SocketError, UnixSocket},
     shell::{Shell, StartError},
@@ -68,9 +69,11 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     } = args;
     let limit = |number| usize::try_from(number).unwrap_or(usize::MAX);
     let shell = Shell::begin(common).await?;
+    BuildInfo::register(&shell.registry)?.is(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let mut process = Process { shell };
-    let kubernetes = Live::new(process.shell.client.clone(), &node_name);
     let metrics = Metrics::register(&process.shell.registry)?;
+    let client = process.shell.client.clone();
+    let kubernetes = Live::new(client, &node_name, metrics.clone());
     let driver = Driver {
         evaluator: process.evaluator(evaluation, evaluation_ca)?,
         mounter: Arc::new(Linux::new(&driver_name)),

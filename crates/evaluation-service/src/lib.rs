@@ -50,6 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
+use service_kit::build_info::BuildInfo;
 use service_kit::process::{self, Threads};
 use service_kit::serve::{self, InUse, UnixSocket};
 use service_kit::shell::{Shell, StartError};
@@ -108,6 +109,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         rego_module_size: _,
     } = args;
     let mut shell = Shell::begin(common).await?;
+    BuildInfo::register(&shell.registry)?.is(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let metrics = Metrics::register(&shell.registry)?;
     let watches = WatchMetrics::register(&shell.registry)?;
     let tls_metrics = TlsMetrics::register(&shell.registry)?;

@@ -16,37 +16,44 @@ families! {
     /// The metrics of the service. No label takes a value that a caller chooses.
     pub struct Metrics {
         calls: counters(
-            "evaluation_calls_total", "Calls, by what was asked and the gRPC code of the answer", &["call", "code"]
+            "connectors_evaluation_calls_total", "Calls, by what was asked and the gRPC code of the answer", &["call", "code"]
         ),
-        call_seconds: histograms("evaluation_call_seconds", "Time to the answer of a call", SECONDS, &["call"]),
-        decisions: counters("evaluation_decisions_total", "Answers to access questions, by decision", &["decision"]),
+        call_seconds: histograms("connectors_evaluation_call_seconds", "Time to the answer of a call", SECONDS, &["call"]),
+        decisions: counters_of(
+            "connectors_evaluation_decisions_total", "Answers to access questions, by decision", &["decision"],
+            &["denied", "allowed_standing", "allowed_pod"]
+        ),
         reviews: counters(
-            "evaluation_reviews_total", "Reviews of callers by the API server, by kind and result", &["review", "result"]
+            "connectors_evaluation_reviews_total", "Reviews of callers by the API server, by kind and result", &["review", "result"]
         ),
-        caller_limits: counters(
-            "evaluation_caller_limits_total",
+        caller_limits: counters_of(
+            "connectors_evaluation_caller_limits_total",
             "Calls and streams refused because their caller has as many as it may, by what it has",
-            &["limit"]
+            &["limit"], &["calls", "streams"]
         ),
-        checks: counters(
-            "evaluation_checks_total", "Answers about the checks of a policy, by where they come from", &["source"]
+        checks: counters_of(
+            "connectors_evaluation_checks_total", "Answers about the checks of a policy, by where they come from",
+            &["source"], &["judged", "remembered"]
         ),
-        rego: counters("evaluation_rego_jobs_total", "Rego evaluations, by result", &["result"]),
+        rego: counters_of(
+            "connectors_evaluation_rego_jobs_total", "Rego evaluations, by result", &["result"],
+            &["answered", "limit", "failed"]
+        ),
         rego_seconds: histogram(
-            "evaluation_rego_seconds", "Time of a Rego evaluation, waiting for a worker included", SECONDS
+            "connectors_evaluation_rego_seconds", "Time of a Rego evaluation, waiting for a worker included", SECONDS
         ),
         rego_workers: counter(
-            "evaluation_rego_workers_started_total", "Worker processes for Rego that were started"
+            "connectors_evaluation_rego_workers_started_total", "Worker processes for Rego that were started"
         ),
         /// Streams that are open.
-        pub(crate) streams: gauge("evaluation_streams", "Streams of access answers"),
+        pub(crate) streams: gauge("connectors_evaluation_streams", "Streams of access answers"),
         /// Questions on all streams.
-        pub(crate) subscriptions: gauge("evaluation_subscriptions", "Questions on all streams of access answers"),
+        pub(crate) subscriptions: gauge("connectors_evaluation_subscriptions", "Questions on all streams of access answers"),
         /// Connections that are open.
-        pub(crate) connections: gauge("evaluation_connections", "Connections of callers"),
+        pub(crate) connections: gauge("connectors_evaluation_connections", "Connections of callers"),
         /// Objects whose version in the caches is older than what could not be read.
         pub(crate) dropped: counters(
-            "evaluation_unreadable_objects_total",
+            "connectors_evaluation_unreadable_objects_total",
             "Objects that were left out of decisions because they cannot be read, by kind",
             &["kind"]
         ),

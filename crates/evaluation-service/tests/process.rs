@@ -109,7 +109,7 @@ fn without_its_lists_it_is_alive_and_not_ready_and_ends_when_told() {
     ] {
         assert!(ready.contains(part), "{ready}");
     }
-    assert!(get("/metrics").contains("evaluation_streams 0"));
+    assert!(get("/metrics").contains("connectors_evaluation_streams 0"));
     let pid = Pid::from_raw(process.id().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     assert!(process.wait().unwrap().success());

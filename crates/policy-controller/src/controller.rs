@@ -10,7 +10,9 @@ use prometheus::Registry;
 use service_kit::{
     clock::Clock,
     controller::{
-        Leads, leader, measure,
+        Leads, leader,
+        leader_metrics::{LeaderMetrics, while_leading},
+        measure,
         queue::{Pauses, Queue, Shares, Tenants, Urgency},
         worker,
     },
@@ -33,7 +35,7 @@ use crate::{
     },
     events::Events,
     lead::Leading,
-    metrics::Metrics,
+    metrics::{Metrics, PolicyGauges},
     observe::Observer,
     plan::tell,
     reconcile::Reconciler,
@@ -41,7 +43,7 @@ use crate::{
     watches::{self, PolicyFeeds},
 };
 
-/// The leader's lease.
+/// The leader's lease, and this controller in metrics.
 const LEASE: &str = "policy-controller";
 /// How many policies are looked at at a time.
 const WORKERS: usize = 16;
@@ -107,6 +109,11 @@ pub fn start(
     let election = Election::new(client.clone(), &namespace, LEASE, &identity, lease);
     let leadership = election.leadership();
     let leads: Leads = Arc::new(move || leadership.borrow().is_leader());
+    let of_leader = while_leading(registry, &leads)?;
+    let gauges = Gauges {
+        policies: PolicyGauges::register(&of_leader)?,
+        leader: LeaderMetrics::register(&of_leader)?,
+    };
     let observer = Observer::new(client.clone(), CALLS, most_selected);
     let reconciler = Arc::new(Reconciler {
         world: Arc::new(World::of(most_selected)),
@@ -156,7 +163,8 @@ pub fn start(
         tasks.stop(),
     );
     tasks.spawn_infallible("leading", leading);
-    tasks.spawn_infallible("gauges", gauges(Arc::clone(&reconciler), stop));
+    let follow = gauges.follow(Arc::clone(&reconciler), stop);
+    tasks.spawn_infallible("gauges", follow);
     work(tasks, &reconciler, election);
     Ok(())
 }
@@ -229,20 +237,23 @@ fn deleted(events: Events, leads: Leads) -> watches::Deleted {
     })
 }
 
-/// Sets the gauges of the caches and the queue.
-async fn gauges(reconciler: Arc<Reconciler>, stop: Stop) {
-    let number = |count: usize| count.try_into().unwrap_or(i64::MAX);
-    let measurement = || {
-        let Reconciler {
-            world,
-            queue,
-            metrics,
-            ..
-        } = &*reconciler;
-        metrics.policies.set(number(world.read().policies()));
-        metrics.waiting.set(number(queue.depth()));
-    };
-    measure(Duration::from_secs(5), stop, measurement).await;
+/// The metrics of the cluster, which the leader shows.
+struct Gauges {
+    policies: PolicyGauges,
+    leader: LeaderMetrics,
+}
+
+impl Gauges {
+    /// Sets the gauges of the caches and the queue.
+    async fn follow(self, reconciler: Arc<Reconciler>, stop: Stop) {
+        let measurement = || {
+            let Reconciler { world, queue, .. } = &*reconciler;
+            let policies = world.read().policies().try_into().unwrap_or(i64::MAX);
+            self.policies.policies.set(policies);
+            self.leader.measure(LEASE, queue);
+        };
+        measure(Duration::from_secs(5), stop, measurement).await;
+    }
 }
 
 #[cfg(test)]

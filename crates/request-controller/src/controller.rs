@@ -11,7 +11,9 @@ use prometheus::Registry;
 use service_kit::{
     clock::Clock,
     controller::{
-        Leads, leader, measure,
+        Leads, leader,
+        leader_metrics::{LeaderMetrics, while_leading},
+        measure,
         queue::{Pauses, Queue, Shares, Tenants, Urgency},
         worker,
     },
@@ -31,7 +33,7 @@ use crate::{
     evaluator::Evaluator,
     events::Events,
     lead::Leading,
-    metrics::Metrics,
+    metrics::{Metrics, RequestGauges},
     observe::Observer,
     plan::{self, Terms},
     reconcile::Reconciler,
@@ -39,7 +41,7 @@ use crate::{
     watches::{self, RequestFeeds},
 };
 
-/// The name of the leader's lease.
+/// The name of the leader's lease, and of this controller in metrics.
 const LEASE: &str = "request-controller";
 /// The number of concurrent reconciliations.
 const WORKERS: usize = 24;
@@ -111,6 +113,8 @@ pub fn start(
     let election = Election::new(client.clone(), &namespace, LEASE, &identity, lease);
     let leadership = election.leadership();
     let leads: Leads = Arc::new(move || leadership.borrow().is_leader());
+    let of_leader = while_leading(registry, &leads)?;
+    let leader_metrics = LeaderMetrics::register(&of_leader)?;
     let world = Arc::new(World::default());
     let live = Live::new(client.clone(), CALLS);
     let writes = Writes::new(client.clone(), CALLS, Arc::clone(&leads), metrics.clone());
@@ -128,6 +132,7 @@ pub fn start(
         live,
         events: Events::new(client.clone(), &identity),
         metrics,
+        gauges: RequestGauges::register(&of_leader)?,
         clock,
         leads,
         terms: Terms { retention },
@@ -149,6 +154,8 @@ pub fn start(
         watch_metrics,
         namespace,
     );
+    let gauges = gauges(Arc::clone(&reconciler), leader_metrics, tasks.stop());
+    tasks.spawn_infallible("gauges", gauges);
     let leading = leader::follow(
         Leading {
             reconciler: Arc::clone(&reconciler),
@@ -213,7 +220,6 @@ fn watch(
         stop.clone(),
     );
     tasks.spawn_infallible("check-kinds", kinds);
-    tasks.spawn_infallible("gauges", gauges(Arc::clone(reconciler), stop));
     caches
 }
 
@@ -274,18 +280,22 @@ fn deleted(reconciler: Arc<Reconciler>) -> watches::Deleted {
     })
 }
 
-/// Updates the gauges from the caches.
-async fn gauges(reconciler: Arc<Reconciler>, stop: Stop) {
-    let number = |count: usize| count.try_into().unwrap_or(i64::MAX);
+/// Updates the gauges from the caches and the queue.
+async fn gauges(reconciler: Arc<Reconciler>, leader: LeaderMetrics, stop: Stop) {
     let measurement = || {
-        let Reconciler { world, metrics, .. } = &*reconciler;
+        let Reconciler {
+            world,
+            queue,
+            gauges,
+            clock,
+            ..
+        } = &*reconciler;
         let (counts, gated) = {
             let state = world.read();
             (state.requests.counts(), state.gated.count())
         };
-        metrics.pending.set(number(counts.pending));
-        metrics.granted.set(number(counts.granted));
-        metrics.gates.pods.set(number(gated));
+        gauges.count(counts, gated, clock().wall);
+        leader.measure(LEASE, queue);
     };
     measure(Duration::from_secs(5), stop, measurement).await;
 }

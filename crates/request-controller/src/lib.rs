@@ -50,6 +50,7 @@ use std::{sync::Arc, time::Duration};
 
 use evaluation_api::client::Client as EvaluationClient;
 use service_kit::{
+    build_info::BuildInfo,
     client, clock,
     lease::LeaseTerms,
     process::SideRuntime,
@@ -83,6 +84,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         max_requests_per_namespace,
     } = args;
     let mut shell = Shell::begin(common).await?;
+    BuildInfo::register(&shell.registry)?.is(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let tls_metrics = TlsMetrics::register(&shell.registry)?;
     let tls = ClientTls::load(evaluation_ca, &["h2"], &tls_metrics)?;
     let evaluator = EvaluationClient::new(evaluation.settings(tls.config())).map_err(

@@ -6,61 +6,10 @@ use connectors_api::{
     AccessRequest, AccessRequestCondition,
     access_request::{AccessRequestStatus, Phase},
 };
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
-
+use jiff::Timestamp;
 use service_kit::{clock::seconds_between, families};
 
-/// The metrics of the controller.
-#[derive(Clone, Debug)]
-pub struct Metrics {
-    /// From the creation of a request to its grant.
-    pub waited: Histogram,
-    /// From the moment when the last approval was noticed to the grant.
-    pub granting: Histogram,
-    /// From the moment when the reason of a revocation was noticed to the removal of the grant.
-    pub revoking: Histogram,
-    /// Waiting requests.
-    pub pending: IntGauge,
-    /// Granted requests.
-    pub granted: IntGauge,
-    /// Scheduling gates.
-    pub gates: GateMetrics,
-    /// Managed Roles and RoleBindings that no request describes, according to the last sweep.
-    pub orphaned: IntGauge,
-    /// Decisions by outcome and reason.
-    pub decisions: IntCounterVec,
-    /// Writes to the API server.
-    pub writes: IntCounterVec,
-    /// Failed reconciliations of a request or grant.
-    pub failures: IntCounterVec,
-    /// Reconciliations that panicked.
-    pub panics: IntCounter,
-    /// Sweeps over everything managed.
-    pub sweeps: IntCounterVec,
-    /// Whether approvals are enabled, as last known.
-    pub enabled: IntGauge,
-    /// Whether the ConfigMap exists.
-    pub config_present: IntGauge,
-}
-
-families! {
-    /// The scheduling gates of pods.
-    pub struct GateMetrics {
-        /// Pods that wait with the gate.
-        pub pods: gauge("pods_gated", "Pods that wait with the scheduling gate connectors.alauda.io/approval"),
-        /// Whether pods wait with the gate, as last known.
-        pub enabled: gauge(
-            "connectors_scheduling_gate_enabled",
-            "Whether new pods wait with the scheduling gate, as this process last knew it"
-        ),
-        /// Removed gates, by reason.
-        pub removed: counters("pod_gates_removed_total", "Scheduling gates that were removed, by reason", &["reason"]),
-        /// Refused removals.
-        pub kept: counter(
-            "pod_gates_kept_total", "Attempts to remove a scheduling gate that the API server refused"
-        ),
-    }
-}
+use crate::cache::Counts;
 
 const SHORT: &[f64] = &[
     0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
@@ -69,100 +18,115 @@ const LONG: &[f64] = &[
     1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 259_200.0,
 ];
 
-impl Metrics {
-    /// Registers the metrics, once per process.
-    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let histogram = |name: &str, help: &str, buckets: &[f64]| {
-            Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec()))
-        };
-        let counters = |name: &str, help: &str, labels: &[&str]| {
-            IntCounterVec::new(Opts::new(name, help), labels)
-        };
-        let metrics = Self {
-            waited: histogram(
-                "request_waiting_seconds",
-                "Time from the creation of an access request to its grant",
-                LONG,
-            )?,
-            granting: histogram(
-                "request_granting_seconds",
-                "Time from noticing that the checks pass to the grant",
-                SHORT,
-            )?,
-            revoking: histogram(
-                "request_revoking_seconds",
-                "Time from noticing the end of a grant to its removal",
-                SHORT,
-            )?,
-            pending: IntGauge::new("requests_pending", "Access requests that wait")?,
-            granted: IntGauge::new("requests_granted", "Access requests that are granted")?,
-            gates: GateMetrics::register(registry)?,
-            orphaned: IntGauge::new(
-                "request_grants_orphaned",
-                "Managed Roles and RoleBindings that no access request describes",
-            )?,
-            decisions: counters(
-                "request_decisions_total",
-                "Access requests that were decided, by phase and reason",
-                &["phase", "reason"],
-            )?,
-            writes: counters(
-                "request_api_writes_total",
-                "Writes to the API server, by verb and resource",
-                &["verb", "resource"],
-            )?,
-            failures: counters(
-                "request_failures_total",
-                "Looks at a request or grant that failed and are repeated",
-                &["cause"],
-            )?,
-            panics: IntCounter::new("request_panics_total", "Looks that panicked")?,
-            sweeps: counters(
-                "request_sweeps_total",
-                "Sweeps over everything managed, by result",
-                &["result"],
-            )?,
-            enabled: IntGauge::new(
-                "connectors_approval_enabled",
-                "Whether approvals grant anything, as this process last knew it",
-            )?,
-            config_present: IntGauge::new(
-                "connectors_config_present",
-                "Whether the ConfigMap of the switch is there; without it the last known value holds",
-            )?,
-        };
-        let Self {
-            waited,
-            granting,
-            revoking,
+families! {
+    /// The metrics of the controller.
+    pub struct Metrics {
+        /// From the creation of a request to its grant.
+        pub waited: histogram(
+            "connectors_request_waiting_seconds", "Time from the creation of an access request to its grant", LONG
+        ),
+        /// From the moment when the last approval was noticed to the grant.
+        pub granting: histogram(
+            "connectors_request_granting_seconds", "Time from noticing that the checks pass to the grant", SHORT
+        ),
+        /// From the moment when the reason of a revocation was noticed to the removal of the grant.
+        pub revoking: histogram(
+            "connectors_request_revoking_seconds", "Time from noticing the end of a grant to its removal", SHORT
+        ),
+        /// Decisions by outcome and reason.
+        pub decisions: counters(
+            "connectors_request_decisions_total", "Access requests that were decided, by phase and reason",
+            &["phase", "reason"]
+        ),
+        /// Writes to the API server.
+        pub writes: counters(
+            "connectors_request_api_writes_total", "Writes to the API server, by verb and resource",
+            &["verb", "resource"]
+        ),
+        /// Failed reconciliations of a request or grant.
+        pub failures: counters(
+            "connectors_request_failures_total", "Looks at a request or grant that failed and are repeated", &["cause"]
+        ),
+        /// Reconciliations that panicked.
+        pub panics: counter("connectors_request_panics_total", "Looks that panicked"),
+        /// Sweeps over everything managed.
+        pub sweeps: counters_of(
+            "connectors_request_sweeps_total", "Sweeps over everything managed, by result", &["result"],
+            &["ok", "failed"]
+        ),
+        /// Whether approvals are enabled, as last known.
+        pub enabled: gauge(
+            "connectors_approval_enabled", "Whether approvals grant anything, as this process last knew it"
+        ),
+        /// Whether pods wait with the scheduling gate, as last known.
+        pub gate_enabled: gauge(
+            "connectors_scheduling_gate_enabled",
+            "Whether new pods wait with the scheduling gate, as this process last knew it"
+        ),
+        /// Removed scheduling gates, by reason.
+        pub gates_removed: counters(
+            "connectors_pod_gates_removed_total", "Scheduling gates that were removed, by reason", &["reason"]
+        ),
+        /// Refused removals of scheduling gates.
+        pub gates_kept: counter(
+            "connectors_pod_gates_kept_total", "Attempts to remove a scheduling gate that the API server refused"
+        ),
+        /// Whether the ConfigMap exists.
+        pub config_present: gauge(
+            "connectors_config_present",
+            "Whether the ConfigMap of the switch is there; without it the last known value holds"
+        ),
+    }
+}
+
+families! {
+    /// The state of the cluster's requests. The leader alone shows it.
+    pub struct RequestGauges {
+        /// Waiting requests.
+        pub pending: gauge("connectors_requests_pending", "Access requests that wait"),
+        /// Granted requests.
+        pub granted: gauge("connectors_requests_granted", "Access requests that are granted"),
+        /// Pods that wait with the scheduling gate.
+        pub gated: gauge(
+            "connectors_pods_gated", "Pods that wait with the scheduling gate connectors.alauda.io/approval"
+        ),
+        /// Requests that are over, and whose grant may be in force.
+        pub revoking: gauge(
+            "connectors_requests_revoking", "Access requests that are over and whose grant is not known to be gone"
+        ),
+        /// How long the first of these has been over.
+        pub revoking_age: gauge(
+            "connectors_requests_revoking_age_seconds",
+            "How long ago the first of the requests ended whose grant is not known to be gone"
+        ),
+        /// Managed Roles and RoleBindings that no request describes, according to the last sweep.
+        pub orphaned: gauge(
+            "connectors_request_grants_orphaned",
+            "Managed Roles and RoleBindings that no access request describes and that the last sweep could not remove"
+        ),
+    }
+}
+
+impl RequestGauges {
+    /// Shows the numbers of requests and of gated pods.
+    pub fn count(&self, counts: Counts, gated: usize, now: Timestamp) {
+        let Counts {
             pending,
             granted,
-            gates: _,
-            orphaned,
-            decisions,
-            writes,
-            failures,
-            panics,
-            sweeps,
-            enabled,
-            config_present,
-        } = metrics.clone();
-        registry.register(Box::new(waited))?;
-        registry.register(Box::new(granting))?;
-        registry.register(Box::new(revoking))?;
-        registry.register(Box::new(pending))?;
-        registry.register(Box::new(granted))?;
-        registry.register(Box::new(orphaned))?;
-        registry.register(Box::new(decisions))?;
-        registry.register(Box::new(writes))?;
-        registry.register(Box::new(failures))?;
-        registry.register(Box::new(panics))?;
-        registry.register(Box::new(sweeps))?;
-        registry.register(Box::new(enabled))?;
-        registry.register(Box::new(config_present))?;
-        Ok(metrics)
+            revoking,
+            revoking_since,
+        } = counts;
+        let number = |count: usize| count.try_into().unwrap_or(i64::MAX);
+        self.pending.set(number(pending));
+        self.granted.set(number(granted));
+        self.gated.set(number(gated));
+        self.revoking.set(number(revoking));
+        let age = revoking_since.map_or(0, |since| now.duration_since(since).as_secs());
+        self.revoking_age.set(age.max(0));
     }
+}
 
+impl Metrics {
     /// Counts a decision that was written.
     pub fn decided(&self, phase: Phase, after: &AccessRequest) {
         let Some(now) = &after.status else {
@@ -196,4 +160,30 @@ fn reason(status: &AccessRequestStatus) -> &'static str {
     known
         .next()
         .map_or("", connectors_api::reason::Ready::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use prometheus::Registry;
+
+    use super::*;
+
+    #[test]
+    fn a_revocation_is_as_old_as_the_end_of_its_request() {
+        let gauges = RequestGauges::register(&Registry::new()).unwrap();
+        let now = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24);
+        let since = |seconds| Counts {
+            revoking: 1,
+            revoking_since: Some(now - SignedDuration::from_secs(seconds)),
+            ..Counts::default()
+        };
+        // An end in the future is one of another clock.
+        for (seconds, age) in [(90, 90), (0, 0), (-5, 0)] {
+            gauges.count(since(seconds), now);
+            assert_eq!((gauges.revoking.get(), gauges.revoking_age.get()), (1, age));
+        }
+        gauges.count(Counts::default(), now);
+        assert_eq!((gauges.revoking.get(), gauges.revoking_age.get()), (0, 0));
+    }
 }

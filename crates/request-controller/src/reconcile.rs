@@ -32,7 +32,7 @@ use crate::{
     cache::{Job, World},
     events::Events,
     grant,
-    metrics::Metrics,
+    metrics::{Metrics, RequestGauges},
     observe::{ObserveError, Observer},
     plan::{
         self, Terms, Told,
@@ -109,6 +109,8 @@ pub struct Reconciler {
     pub events: Events,
     /// Counts.
     pub metrics: Metrics,
+    /// Tells the state of the cluster's requests.
+    pub gauges: RequestGauges,
     /// Tells the time.
     pub clock: Clock,
     /// Whether this process is the leader.

@@ -90,7 +90,7 @@ pub async fn sweep(reconciler: &Reconciler) -> Result<Swept, ReconcileError> {
         reconciler.queue.wake(Job::Request(name), Urgency::Urgent);
     }
     reconciler
-        .metrics
+        .gauges
         .orphaned
         .set(swept.left.try_into().unwrap_or(i64::MAX));
     info!(?swept, "swept");

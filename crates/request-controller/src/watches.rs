@@ -230,7 +230,7 @@ impl RequestFeeds {
         let enabled = known.is_some_and(|config| config.enabled);
         self.told.enabled.set(enabled.into());
         let gates_pods = known.is_some_and(Settings::gates_pods);
-        self.told.gates.enabled.set(gates_pods.into());
+        self.told.gate_enabled.set(gates_pods.into());
         info!(config = ?known, "configuration");
         if known.is_some() {
             configured.drain(..).for_each(ReadinessPart::ready);

@@ -10,6 +10,7 @@
 
 pub mod feeds;
 pub mod leader;
+pub mod leader_metrics;
 pub mod queue;
 pub mod worker;
 

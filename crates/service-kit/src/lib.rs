@@ -13,6 +13,7 @@
 pub mod admin;
 pub mod admission;
 pub mod args;
+pub mod build_info;
 pub mod byte_budget;
 pub mod cache;
 pub mod chance;

@@ -1,12 +1,43 @@
 //! Metrics: a family is made and registered in one step.
 //!
 //! [`families!`](crate::families) declares the struct of a service's metrics, with name, help, buckets and labels of
-//! each.
+//! each. A name that breaks the conventions is refused: operators find all families by one prefix, and read unit and
+//! kind off the end of each.
 
 use prometheus::{
     Error, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, core::Collector,
 };
+
+/// The beginning of every name.
+pub const PREFIX: &str = "connectors_";
+/// The ends of the names of series of counters and histograms.
+const SERIES: [&str; 4] = ["_total", "_bucket", "_sum", "_count"];
+/// The units of histograms: base units alone.
+const UNITS: [&str; 2] = ["_seconds", "_bytes"];
+
+/// The kind of a family, as its name shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FamilyKind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl FamilyKind {
+    /// Refuses the name of a family of another kind.
+    fn check(self, name: &str) -> Result<(), Error> {
+        let ends = |all: &[&str]| all.iter().any(|it| name.ends_with(it));
+        let wanted = match self {
+            _ if !name.starts_with(PREFIX) => format!("begin with {PREFIX}"),
+            Self::Counter if !name.ends_with("_total") => "end with _total".to_owned(),
+            Self::Gauge if ends(&SERIES) => format!("not end with {}", SERIES.join(", ")),
+            Self::Histogram if !ends(&UNITS) => format!("end with {}", UNITS.join(" or ")),
+            Self::Counter | Self::Gauge | Self::Histogram => return Ok(()),
+        };
+        Err(Error::Msg(format!("the metric {name} has to {wanted}")))
+    }
+}
 
 /// Makes the families of a registry. Each name is used once per process.
 #[derive(Clone, Copy, Debug)]
@@ -15,31 +46,52 @@ pub struct Families<'a>(pub &'a Registry);
 impl Families<'_> {
     /// A number that only grows.
     pub fn counter(self, name: &str, help: &str) -> Result<IntCounter, Error> {
+        FamilyKind::Counter.check(name)?;
         self.register(IntCounter::new(name, help)?)
     }
 
     /// One for each combination of labels.
     pub fn counters(self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, Error> {
+        FamilyKind::Counter.check(name)?;
         self.register(IntCounterVec::new(Opts::new(name, help), labels)?)
+    }
+
+    /// One for each of these values of a label. All are there from the start: a counter that begins at one has not grown.
+    pub fn counters_of(
+        self,
+        name: &str,
+        help: &str,
+        label: &[&str; 1],
+        values: &[&str],
+    ) -> Result<IntCounterVec, Error> {
+        let family = self.counters(name, help, label)?;
+        for value in values {
+            family.with_label_values(&[value]);
+        }
+        Ok(family)
     }
 
     /// A whole number that goes up and down.
     pub fn gauge(self, name: &str, help: &str) -> Result<IntGauge, Error> {
+        FamilyKind::Gauge.check(name)?;
         self.register(IntGauge::new(name, help)?)
     }
 
     /// One for each combination of labels.
     pub fn gauges(self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, Error> {
+        FamilyKind::Gauge.check(name)?;
         self.register(IntGaugeVec::new(Opts::new(name, help), labels)?)
     }
 
     /// The same with fractions.
     pub fn fractions(self, name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec, Error> {
+        FamilyKind::Gauge.check(name)?;
         self.register(GaugeVec::new(Opts::new(name, help), labels)?)
     }
 
     /// How often a number was in each bucket.
     pub fn histogram(self, name: &str, help: &str, buckets: &[f64]) -> Result<Histogram, Error> {
+        FamilyKind::Histogram.check(name)?;
         let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
         self.register(Histogram::with_opts(opts)?)
     }
@@ -52,6 +104,7 @@ impl Families<'_> {
         buckets: &[f64],
         labels: &[&str],
     ) -> Result<HistogramVec, Error> {
+        FamilyKind::Histogram.check(name)?;
         let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
         self.register(HistogramVec::new(opts, labels)?)
     }
@@ -84,6 +137,7 @@ macro_rules! families {
     };
     (@type counter) => { ::prometheus::IntCounter };
     (@type counters) => { ::prometheus::IntCounterVec };
+    (@type counters_of) => { ::prometheus::IntCounterVec };
     (@type gauge) => { ::prometheus::IntGauge };
     (@type gauges) => { ::prometheus::IntGaugeVec };
     (@type fractions) => { ::prometheus::GaugeVec };
@@ -99,10 +153,11 @@ mod tests {
 
     families! {
         struct All {
-            a: counter("a_total", "A"),
-            b: counters("b_total", "B", &["x"]),
-            c: gauge("c", "C"),
-            d: histogram("d", "D", &[1.0]),
+            a: counter("connectors_a_total", "A"),
+            b: counters("connectors_b_total", "B", &["x"]),
+            c: gauge("connectors_c", "C"),
+            e: counters_of("connectors_e_total", "E", &["x"], &["1", "2"]),
+            d: histogram("connectors_d_seconds", "D", &[1.0]),
         }
     }
 
@@ -114,17 +169,66 @@ mod tests {
         metrics.b.with_label_values(&["1"]).inc();
         metrics.c.set(2);
         metrics.d.observe(0.5);
+        metrics.e.with_label_values(&["2"]).inc();
         let text = TextEncoder::new().encode_to_string(&registry.gather());
         let text = text.unwrap();
         for line in [
-            "# HELP a_total A\n",
-            "a_total 1\n",
-            "b_total{x=\"1\"} 1\n",
-            "c 2\n",
-            "d_bucket{le=\"1\"} 1\n",
+            "# HELP connectors_a_total A\n",
+            "connectors_a_total 1\n",
+            "connectors_b_total{x=\"1\"} 1\n",
+            "connectors_c 2\n",
+            "connectors_e_total{x=\"1\"} 0\nconnectors_e_total{x=\"2\"} 1\n",
+            "connectors_d_seconds_bucket{le=\"1\"} 1\n",
         ] {
             assert!(text.contains(line), "{text}");
         }
         assert!(All::register(&registry).is_err());
+    }
+
+    #[test]
+    fn a_name_that_breaks_the_conventions_is_refused_with_what_it_has_to_be() {
+        let registry = Registry::new();
+        let new = Families(&registry);
+        let refused = [
+            (
+                new.counter("calls_total", "A").err(),
+                "begin with connectors_",
+            ),
+            (
+                new.counter("connectors_calls", "A").err(),
+                "end with _total",
+            ),
+            (
+                new.counters("connectors_calls_seconds", "A", &["x"]).err(),
+                "end with _total",
+            ),
+            (
+                new.gauge("connectors_calls_total", "A").err(),
+                "not end with _total, _bucket, _sum, _count",
+            ),
+            (
+                new.gauges("connectors_calls_count", "A", &["x"]).err(),
+                "not end with _total, _bucket, _sum, _count",
+            ),
+            (
+                new.fractions("connectors_calls_sum", "A", &["x"]).err(),
+                "not end with _total, _bucket, _sum, _count",
+            ),
+            (
+                new.histogram("connectors_call_milliseconds", "A", &[1.0])
+                    .err(),
+                "end with _seconds or _bytes",
+            ),
+            (
+                new.histograms("connectors_calls", "A", &[1.0], &["x"])
+                    .err(),
+                "end with _seconds or _bytes",
+            ),
+        ];
+        for (error, wanted) in refused {
+            let text = error.unwrap().to_string();
+            assert!(text.ends_with(&format!("has to {wanted}")), "{text}");
+        }
+        new.histogram("connectors_call_bytes", "A", &[1.0]).unwrap();
     }
 }

@@ -31,6 +31,7 @@ mod testing;
 use std::{sync::Arc, time::Duration};
 
 use service_kit::{
+    build_info::BuildInfo,
     clock,
     retry::RetryPolicy,
     serve,
@@ -65,6 +66,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         evaluation,
     } = args;
     let mut shell = Shell::begin(common).await?;
+    BuildInfo::register(&shell.registry)?.is(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let metrics = Metrics::register(&shell.registry)?;
     let (listener, _) = serve::bind(listen_address, "the API server").await?;
 

@@ -18,9 +18,9 @@ pub(crate) struct Metrics {
 families! {
     /// The results of reviews.
     pub(crate) struct ReviewMetrics {
-        answers: counters("admission_reviews_total", "Admission reviews, by answer", &["webhook", "answer"]),
+        answers: counters("connectors_admission_reviews_total", "Admission reviews, by answer", &["webhook", "answer"]),
         seconds: histograms(
-            "admission_review_seconds", "Time to answer a review",
+            "connectors_admission_review_seconds", "Time to answer a review",
             &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0], &["webhook"]
         ),
     }
@@ -30,7 +30,7 @@ families! {
     /// How often an address had its share.
     pub(crate) struct PeerMetrics {
         limits: counters(
-            "admission_peer_limits_total", "Times that an address had its share and wanted more", &["limit"]
+            "connectors_admission_peer_limits_total", "Times that an address had its share and wanted more", &["limit"]
         ),
     }
 }
@@ -39,13 +39,13 @@ families! {
     /// How the certificates stand.
     pub(crate) struct CertificateMetrics {
         ends: fractions(
-            "certificates_not_after_seconds", "When a stored certificate ends, in seconds since 1970", &["certificate"]
+            "connectors_certificate_not_after_timestamp_seconds", "When a stored certificate ends, in seconds since 1970", &["certificate"]
         ),
         renewals: counters(
-            "certificates_renewals_total", "Writes of this process to keep the certificates", &["object"]
+            "connectors_certificate_renewals_total", "Writes of this process to keep the certificates", &["object"]
         ),
         failures: counter(
-            "certificates_failures_total", "Attempts to bring the certificates in order that failed"
+            "connectors_certificate_failures_total", "Attempts to bring the certificates in order that failed"
         ),
     }
 }

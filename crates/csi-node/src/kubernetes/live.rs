@@ -21,7 +21,10 @@ use service_kit::{
 use tracing::warn;
 
 use super::{Created, EventWord, Kubernetes, Lookup, NoAnswer};
-use crate::volume::{AUDIENCE, Token};
+use crate::{
+    metrics::Metrics,
+    volume::{AUDIENCE, Token},
+};
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +46,7 @@ static POST: PostParams = PostParams {
 pub(crate) struct Live {
     client: Client,
     events: Publisher,
+    metrics: Metrics,
 }
 
 impl fmt::Debug for Live {
@@ -66,11 +70,12 @@ impl Parse<AccessRequest> for Strict {
 
 impl Live {
     /// Events name the driver, and the node that it runs on.
-    pub(crate) fn new(client: Client, node: &str) -> Self {
+    pub(crate) fn new(client: Client, node: &str, metrics: Metrics) -> Self {
         let controller = "connectors.alauda.io/csi-node";
         Self {
             events: Publisher::new(client.clone(), controller, node),
             client,
+            metrics,
         }
     }
 
@@ -134,7 +139,7 @@ impl Kubernetes for Live {
                 api.create(&POST, request)
             })
             .await;
-        match made {
+        let created = match made {
             Ok(_) => Ok(Created::Made),
             Err(error) => match error.answer().and_then(refusal) {
                 Some(Created::Exists) => Ok(Created::Exists),
@@ -144,7 +149,10 @@ impl Kubernetes for Live {
                 }
                 None => Err(no_answer(&error)),
             },
-        }
+        };
+        self.metrics
+            .asked(created.map_or("no_answer", Created::as_str));
+        created
     }
 
     async fn request(

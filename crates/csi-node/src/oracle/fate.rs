@@ -156,7 +156,7 @@ impl Life {
             if self.node.disk().process != self.node.process.number {
                 self.restart("died");
             }
-            let held = self.node.process.metric("mount_held");
+            let held = self.node.process.metric("connectors_mount_held");
             if held > f64::from(u32::try_from(ROOM.node).unwrap()) {
                 self.node.problems.push(format!("{held} calls are held"));
             }
@@ -347,7 +347,7 @@ impl Life {
         self.advance(HOLD + Duration::from_secs(15)).await;
         let [locks, room, ..] = self.node.process.held();
         let (open, followers) = (self.node.open(), self.node.shared.followers());
-        let gauge = self.node.process.metric("mount_held");
+        let gauge = self.node.process.metric("connectors_mount_held");
         if (locks, room, followers) != (0, 0, 0) || !open.is_empty() || gauge != 0.0 {
             let problem = format!(
                 "{when}: {locks} locks, {room} of the room, {followers} followers, {gauge} held, open calls {open:?}"

@@ -332,7 +332,10 @@ fn settled(scene: &Scene, case: Case, context: &str) {
     let [locks, room, kept, asked, ..] = scene.node.process.held();
     let followers = scene.node.shared.followers();
     assert_eq!((locks, room, followers), (0, 0, 0), "{context}");
-    assert!(scene.node.process.metric("mount_held") == 0.0, "{context}");
+    assert!(
+        scene.node.process.metric("connectors_mount_held") == 0.0,
+        "{context}"
+    );
     assert_ne!(scene.state(), State::Partial, "{context}");
     for call in scene.node.calls().iter() {
         let is_answered = call.end.is_some() || call.hung.is_some();

@@ -114,7 +114,7 @@ async fn rego_that_goes_wrong_is_a_failed_check_and_the_next_one_works() {
         .unwrap();
     assert_eq!(answer.verdict(), CheckVerdict::Passed);
     assert_eq!(
-        world.metric("evaluation_rego_jobs_total{result=\"limit\"}"),
+        world.metric("connectors_evaluation_rego_jobs_total{result=\"limit\"}"),
         "1"
     );
 }
@@ -203,14 +203,17 @@ async fn the_very_same_question_costs_no_second_evaluation_and_needs_the_same_pe
         .evaluate_checks(asked(MODULE, "rejected"))
         .await;
     assert_eq!(other.unwrap().verdict(), CheckVerdict::Rejected);
-    let metric =
-        |source: &str| world.metric(&format!("evaluation_checks_total{{source=\"{source}\"}}"));
+    let metric = |source: &str| {
+        world.metric(&format!(
+            "connectors_evaluation_checks_total{{source=\"{source}\"}}"
+        ))
+    };
     assert_eq!(
         (metric("remembered"), metric("judged")),
         ("1".into(), "2".into())
     );
     assert_eq!(
-        world.metric("evaluation_rego_jobs_total{result=\"answered\"}"),
+        world.metric("connectors_evaluation_rego_jobs_total{result=\"answered\"}"),
         "2"
     );
 }
@@ -238,7 +241,7 @@ async fn what_went_wrong_with_a_module_is_not_remembered() {
     }
     let jobs = |result: &str| {
         world.metric(&format!(
-            "evaluation_rego_jobs_total{{result=\"{result}\"}}"
+            "connectors_evaluation_rego_jobs_total{{result=\"{result}\"}}"
         ))
     };
     assert_eq!((jobs("limit"), jobs("failed")), ("2".into(), "2".into()));

@@ -119,7 +119,7 @@ async fn a_caller_that_has_all_it_may_changes_nothing_for_another() {
     // Nobody waits for the calls any more, so that there are places again.
     until_answered(&world).await;
     let counted = |limit: &str| {
-        let line = format!("evaluation_caller_limits_total{{limit=\"{limit}\"}}");
+        let line = format!("connectors_evaluation_caller_limits_total{{limit=\"{limit}\"}}");
         world.metric(&line).parse::<u32>().unwrap()
     };
     assert!(counted("calls") > 0 && counted("streams") > 0);

@@ -151,7 +151,7 @@ async fn a_grant_reaches_its_watcher_at_once_and_so_does_its_end() {
         phase(next(&mut watched).await),
         (false, Some(Phase::Revoked))
     );
-    assert_eq!(world.metric("evaluation_subscriptions"), "1");
+    assert_eq!(world.metric("connectors_evaluation_subscriptions"), "1");
 }
 
 #[tokio::test]
@@ -302,7 +302,7 @@ async fn ten_thousand_questions_are_answered_each_for_itself() {
     assert!(others.is_err());
     drop(all);
     let gone = async {
-        while world.metric("evaluation_subscriptions") != "0" {
+        while world.metric("connectors_evaluation_subscriptions") != "0" {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -353,7 +353,7 @@ async fn one_peer_that_opens_many_connections_is_cut_off_and_let_in_again() {
     world.client.check_access(question()).await.unwrap();
     drop(open);
     let counted = async {
-        while world.metric("evaluation_connections") != "1" {
+        while world.metric("connectors_evaluation_connections") != "1" {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

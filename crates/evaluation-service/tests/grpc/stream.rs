@@ -142,7 +142,8 @@ async fn without_a_token_nothing_is_read_and_nobody_is_asked() {
     let (_said, unsaid) = mpsc::channel(1);
     let stream = stub.watch_access(ReceiverStream::new(unsaid)).await;
     assert_eq!(stream.unwrap_err().code(), Code::Unauthenticated);
-    let counted = "evaluation_calls_total{call=\"CheckAccess\",code=\"Unauthenticated\"}";
+    let counted =
+        "connectors_evaluation_calls_total{call=\"CheckAccess\",code=\"Unauthenticated\"}";
     assert_eq!(world.metric(counted), "1");
 }
 

@@ -58,7 +58,7 @@ impl Applier {
             }
             // The right is missing, or another admission plugin changes or refuses the pod.
             Err(ApplyError::Call(error)) if matches!(error.status(), Some(403 | 422)) => {
-                self.metrics.gates.kept.inc();
+                self.metrics.gates_kept.inc();
                 warn!(%pod, error = report(&error), "a scheduling gate cannot be removed");
                 Ok(GateApplied {
                     told: Some(GateTold::Kept),

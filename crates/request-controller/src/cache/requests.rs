@@ -8,7 +8,7 @@ use std::{
 use connectors_api::{
     AccessRequest, AccessRequestSpec,
     access_policy::ObjectKind,
-    access_request::{GrantState, Phase},
+    access_request::{AccessRequestStatus, GrantState, Phase},
     request_order::RequestTuple,
 };
 use jiff::Timestamp;
@@ -42,6 +42,10 @@ pub struct Counts {
     pub pending: usize,
     /// Granted requests.
     pub granted: usize,
+    /// Requests that are over, and whose grant may be in force.
+    pub revoking: usize,
+    /// When the first of these was over.
+    pub revoking_since: Option<Timestamp>,
 }
 
 /// Requests and their indexes.
@@ -244,14 +248,17 @@ impl RequestCache {
     /// The numbers of requests.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let granted = self
-            .all
-            .values()
-            .filter(|it| phase(it) == Some(Phase::Granted));
-        let pending = self.waiting.values().map(BTreeSet::len).sum();
+        let is_granted = |it: &&RequestCached| phase(it) == Some(Phase::Granted);
+        let over = self.all.values().filter_map(over_and_held);
+        let revoking = || {
+            over.clone()
+                .map(|status| status.ended_at.or(status.granted_at))
+        };
         Counts {
-            pending,
-            granted: granted.count(),
+            pending: self.waiting.values().map(BTreeSet::len).sum(),
+            granted: self.all.values().filter(is_granted).count(),
+            revoking: revoking().count(),
+            revoking_since: revoking().flatten().min(),
         }
     }
 
@@ -397,6 +404,13 @@ fn phase(cached: &RequestCached) -> Option<Phase> {
 
 fn is_open(cached: &RequestCached) -> bool {
     !phase(cached).is_some_and(is_terminal)
+}
+
+/// The status of a request that is over, and whose grant may be in force.
+fn over_and_held(cached: &RequestCached) -> Option<&AccessRequestStatus> {
+    let request = cached.request.as_ref().ok()?;
+    let status = request.status.as_ref()?;
+    (!is_open(cached) && holds(request)).then_some(status)
 }
 
 fn is_waiting(cached: &RequestCached) -> bool {

@@ -210,6 +210,30 @@ fn requests_for_connectors_elsewhere_take_no_place_of_anybody() {
 }
 
 #[test]
+fn a_request_that_is_over_counts_until_its_grant_is_known_to_be_gone() {
+    let end = "2026-03-01T10:00:09Z";
+    let counts = |status: &Value| {
+        let Counts {
+            granted,
+            revoking,
+            revoking_since,
+            ..
+        } = with(status).requests.counts();
+        (granted, revoking, revoking_since.map(|it| it.to_string()))
+    };
+    let mut revoking = granted();
+    revoking["phase"] = "Revoked".into();
+    revoking["endedAt"] = end.into();
+    let mut gone = revoking.clone();
+    gone["revokedAt"] = end.into();
+    gone["policies"] = json!([]);
+    assert_eq!(counts(&Value::Null), (0, 0, None));
+    assert_eq!(counts(&granted()), (1, 0, None));
+    assert_eq!(counts(&revoking), (0, 1, Some(end.to_owned())));
+    assert_eq!(counts(&gone), (0, 0, None));
+}
+
+#[test]
 fn a_request_finds_those_of_its_tuple() {
     let mut state = with(&Value::Null);
     let wakes = state.request(

@@ -42,7 +42,7 @@ use crate::{
     check_object::{AsText, CheckObject},
     evaluator::{Evaluator, Unanswered},
     events::Events,
-    metrics::Metrics,
+    metrics::{Metrics, RequestGauges},
     observe::{Observer, gated_since},
     plan::Terms,
     reconcile::{ReconcileError, Reconciler},
@@ -373,6 +373,7 @@ impl Cluster {
             live,
             events: Events::new(client, "test"),
             metrics,
+            gauges: RequestGauges::register(&Registry::new()).unwrap(),
             clock,
             leads,
             terms: Terms {

@@ -34,6 +34,15 @@ pub enum Urgency {
 impl Urgency {
     /// The more urgent one first.
     pub const ALL: [Self; 2] = [Self::Urgent, Self::Normal];
+
+    /// The word in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Urgent => "urgent",
+            Self::Normal => "normal",
+        }
+    }
 }
 
 /// The namespaces that cause a job. No more workers than their shares look at their jobs.
@@ -169,6 +178,13 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     #[must_use]
     pub fn depth(&self) -> usize {
         self.state().depth()
+    }
+
+    /// How long the job of this urgency that is in line for longest has been there; nothing if the line is empty.
+    #[must_use]
+    pub fn age(&self, urgency: Urgency) -> Duration {
+        let oldest = self.state().oldest(urgency);
+        oldest.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// The next job, of the first of these urgencies that has one. It has to be given back with [`Queue::done`].

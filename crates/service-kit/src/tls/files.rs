@@ -15,7 +15,7 @@ families! {
     /// The results of changed files.
     pub struct TlsMetrics {
         reloads: counters(
-            "tls_reloads_total", "Changes of TLS files, by what became of them", &["files", "result"]
+            "connectors_tls_reloads_total", "Changes of TLS files, by what became of them", &["files", "result"]
         ),
     }
 }

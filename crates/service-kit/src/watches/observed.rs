@@ -15,9 +15,9 @@ families! {
     /// Objects have no name in metrics: their authors could otherwise grow the metrics. The log names them.
     pub struct WatchMetrics {
         restarts: counters(
-            "watch_restarts_total", "Lists and watches that failed and were started again", &["watch"]
+            "connectors_watch_restarts_total", "Lists and watches that failed and were started again", &["watch"]
         ),
-        unreadable: gauges("watch_unreadable_objects", "Objects that are there and cannot be read", &["watch"]),
+        unreadable: gauges("connectors_watch_unreadable_objects", "Objects that are there and cannot be read", &["watch"]),
     }
 }
 

@@ -183,15 +183,15 @@ async fn objects_that_cannot_be_read_are_events_like_the_others() {
         "done",
     ];
     assert_eq!(take(&mut events, 5).await, listed);
-    assert_eq!(watched.metric("watch_unreadable_objects"), "2");
+    assert_eq!(watched.metric("connectors_watch_unreadable_objects"), "2");
     assert_eq!(take(&mut events, 1).await, ["applied good unreadable"]);
-    assert_eq!(watched.metric("watch_unreadable_objects"), "3");
+    assert_eq!(watched.metric("connectors_watch_unreadable_objects"), "3");
     assert_eq!(
         take(&mut events, 2).await,
         ["applied odd", "deleted deep unreadable"]
     );
-    assert_eq!(watched.metric("watch_unreadable_objects"), "1");
-    assert_eq!(watched.metric("watch_restarts_total"), "0");
+    assert_eq!(watched.metric("connectors_watch_unreadable_objects"), "1");
+    assert_eq!(watched.metric("connectors_watch_restarts_total"), "0");
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,7 +210,7 @@ async fn ready_comes_with_the_complete_list_and_not_before() {
     assert!(!watched.is_ready());
     assert_eq!(take(&mut events, 1).await, ["done"]);
     assert!(watched.is_ready());
-    assert_eq!(watched.metric("watch_restarts_total"), "1");
+    assert_eq!(watched.metric("connectors_watch_restarts_total"), "1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -261,7 +261,7 @@ async fn a_refused_watch_is_tried_again_after_growing_pauses() {
         waited >= all / 2 && waited <= all + Duration::from_secs(1),
         "{waited:?}"
     );
-    assert_eq!(watched.metric("watch_restarts_total"), "6");
+    assert_eq!(watched.metric("connectors_watch_restarts_total"), "6");
 }
 
 #[tokio::test(start_paused = true)]

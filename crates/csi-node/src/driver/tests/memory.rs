@@ -111,7 +111,7 @@ async fn newer_files_that_do_not_fit_are_not_written_and_the_pod_keeps_what_it_h
     for volume in ["tool", "tool-1", "tool-2", "tool-2"] {
         let request = of(&world, "shop", volume);
         world.driver.publish(request, None).await.unwrap();
-        let count = counted(&world, "mount_refreshes_total", "failed");
+        let count = counted(&world, "connectors_mount_refreshes_total", "failed");
         failed.push(format!("{count}"));
     }
     assert_eq!(failed, ["0", "0", "1", "2"]);

@@ -55,7 +55,7 @@ async fn a_rejected_pod_that_asks_for_a_file_starts_with_that_file_alone_and_is_
     assert_eq!(told, [(EventWord::MountedErrorFile, note)]);
     // It is no delivered volume, and no grant was waited for.
     let results = ["error_file", "looked_after", "made"]
-        .map(|it| counted(&world, "mount_publishes_total", it));
+        .map(|it| counted(&world, "connectors_mount_publishes_total", it));
     assert_eq!(format!("{results:?}"), "[1.0, 2.0, 0.0]");
     assert_eq!(calls(&world, "create") + calls(&world, "get connector"), 0);
 }

@@ -7,6 +7,7 @@ use std::{
 
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
+use prometheus::Registry;
 use serde_json::{Value, json};
 
 use super::*;
@@ -31,7 +32,9 @@ fn server(status: u16, body: &Value) -> (Live, Calls) {
             Ok::<_, Infallible>(response)
         }
     });
-    (Live::new(Client::new(service, "default"), "node-1"), calls)
+    let metrics = Metrics::register(&Registry::new()).unwrap();
+    let client = Client::new(service, "default");
+    (Live::new(client, "node-1", metrics), calls)
 }
 
 fn refusal(code: u16) -> (Live, Calls) {
@@ -51,15 +54,15 @@ async fn what_the_server_says_to_a_new_request_has_one_meaning_each() {
     assert_eq!(live.create_request("tools", &ours).await, Ok(Created::Made));
     let expected = "POST /apis/connectors.alauda.io/v1alpha1/namespaces/tools/accessrequests";
     assert_eq!(*calls.lock().unwrap(), [(expected.to_owned(), json)]);
-    for (code, expected, attempts) in [
-        (409, Ok(Created::Exists), 1),
-        (404, Ok(Created::NoNamespace), 1),
-        (400, Ok(Created::Refused), 1),
-        (403, Ok(Created::Refused), 1),
-        (422, Ok(Created::Refused), 1),
-        (401, Err(NoAnswer), 1),
-        (500, Err(NoAnswer), 3),
-        (503, Err(NoAnswer), 3),
+    for (code, expected, attempts, word) in [
+        (409, Ok(Created::Exists), 1, "exists"),
+        (404, Ok(Created::NoNamespace), 1, "no_namespace"),
+        (400, Ok(Created::Refused), 1, "refused"),
+        (403, Ok(Created::Refused), 1, "refused"),
+        (422, Ok(Created::Refused), 1, "refused"),
+        (401, Err(NoAnswer), 1, "no_answer"),
+        (500, Err(NoAnswer), 3, "no_answer"),
+        (503, Err(NoAnswer), 3, "no_answer"),
     ] {
         let (live, calls) = refusal(code);
         assert_eq!(
@@ -68,6 +71,7 @@ async fn what_the_server_says_to_a_new_request_has_one_meaning_each() {
             "{code}"
         );
         assert_eq!(calls.lock().unwrap().len(), attempts, "{code}");
+        assert_eq!(live.metrics.requests(word), 1, "{code}");
     }
 }
 

@@ -389,11 +389,11 @@ async fn a_removal_that_is_refused_is_told_counted_and_tried_again() {
         assert_eq!(again, Some(Duration::from_mins(1)));
         let (reason, _) = told(&cluster).unwrap();
         assert_eq!(reason, "AccessGateKept");
-        assert_eq!(controller.metrics.gates.kept.get(), 1);
+        assert_eq!(controller.metrics.gates_kept.get(), 1);
         cluster.server.accept();
         assert_eq!(controller.gate(&pod()).await.unwrap(), None);
         assert_eq!(gates(&cluster), ["example.com/quota"]);
-        let removed = &controller.metrics.gates.removed;
+        let removed = &controller.metrics.gates_removed;
         assert_eq!(removed.with_label_values(&["Released"]).get(), 1);
     }
 }

@@ -136,6 +136,13 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
         self.waiting.len() + self.running.len() + self.timer_of.keys().filter(is_new).count()
     }
 
+    /// Since when the job is in line that has been there for longest.
+    pub(super) fn oldest(&self, urgency: Urgency) -> Option<Instant> {
+        let waiting = self.waiting.values();
+        let since = waiting.filter_map(|(it, since)| (*it == urgency).then_some(*since));
+        since.min()
+    }
+
     /// When the next timer ends.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.timers.keys().next().map(|(due, _)| *due)

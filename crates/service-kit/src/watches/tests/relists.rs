@@ -161,7 +161,7 @@ async fn what_could_not_be_read_and_is_not_in_the_next_list_is_not_counted() {
     let mut watched = Watched::new();
     let mut events = watched.events(client);
     take(&mut events, 4).await;
-    assert_eq!(watched.metric("watch_unreadable_objects"), "2");
+    assert_eq!(watched.metric("connectors_watch_unreadable_objects"), "2");
     take(&mut events, 4).await;
-    assert_eq!(watched.metric("watch_unreadable_objects"), "1");
+    assert_eq!(watched.metric("connectors_watch_unreadable_objects"), "1");
 }
