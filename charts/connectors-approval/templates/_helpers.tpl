@@ -20,11 +20,14 @@ app.kubernetes.io/component: {{ .component }}
 {{- define "connectors.podMetadata" -}}
 labels:
   {{- include "connectors.labels" . | nindent 2 }}
+{{- $annotations := dict "kubectl.kubernetes.io/default-container" .component }}
+{{- if eq .root.Values.metrics.discovery "Annotations" }}
+{{- $_ := set $annotations "prometheus.io/scrape" "true" }}
+{{- $_ := set $annotations "prometheus.io/port" "9090" }}
+{{- $_ := set $annotations "prometheus.io/path" "/metrics" }}
+{{- end }}
 annotations:
-  kubectl.kubernetes.io/default-container: {{ .component }}
-  {{- with .root.Values.podAnnotations }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- toYaml (merge (dict) .root.Values.podAnnotations $annotations) | nindent 2 }}
 {{- end }}
 
 {{- define "connectors.image" -}}

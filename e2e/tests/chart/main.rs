@@ -12,6 +12,7 @@
 
 mod admission;
 mod cases;
+mod monitoring;
 mod network;
 mod pods;
 mod releases;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::rendered::{defaults, items, name, of_kind, texts, with};
 
-const SERVICES: [&str; 5] = [
+pub(crate) const SERVICES: [&str; 5] = [
     "csi-node",
     "evaluation-service",
     "policy-controller",
@@ -15,7 +15,7 @@ const SERVICES: [&str; 5] = [
 ];
 
 /// The pod templates by the name of their controller.
-fn pods(objects: &[Value]) -> Vec<(&str, &Value)> {
+pub(crate) fn pods(objects: &[Value]) -> Vec<(&str, &Value)> {
     let makers = objects
         .iter()
         .filter(|object| !object["spec"]["template"]["spec"].is_null());
@@ -179,14 +179,15 @@ fn services_are_found_by_their_pods_labels() {
             _ => continue,
         };
         let pods = pods(&objects);
+        let workload = name(object).trim_end_matches("-admin");
         let (_, pod) = pods
             .iter()
-            .find(|(service, _)| *service == name(object))
+            .find(|(service, _)| *service == workload)
             .unwrap();
         for (key, value) in selector.as_object().unwrap() {
             assert_eq!(pod["metadata"]["labels"][key], *value, "{}", name(object));
         }
-        assert_eq!(selector["app.kubernetes.io/component"], name(object));
+        assert_eq!(selector["app.kubernetes.io/component"], workload);
     }
 }
 
@@ -254,7 +255,7 @@ fn network_policies_come_and_go_with_their_value() {
 }
 
 /// The peers that a service's `NetworkPolicy` allows at one of its ports; none if it allows all.
-fn lets_in(objects: &[Value], service: &str, port: &str) -> Option<Vec<Value>> {
+pub(crate) fn lets_in(objects: &[Value], service: &str, port: &str) -> Option<Vec<Value>> {
     let policies = crate::rendered::of_kind(objects, "NetworkPolicy");
     let policy = policies
         .into_iter()

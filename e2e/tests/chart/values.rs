@@ -51,6 +51,18 @@ fn what_makes_no_sense_is_refused_with_its_path() {
         (json!({"kubeletDir": "/var/lib/kubelet/"}), "/kubeletDir"),
         (json!({"webhook": {"replicas": 0}}), "/webhook/replicas"),
         (
+            json!({"metrics": {"discovery": "podMonitor"}}),
+            "/metrics/discovery",
+        ),
+        (
+            json!({"metrics": {"interval": "often"}}),
+            "/metrics/interval",
+        ),
+        (
+            json!({"metrics": {"alerts": {"documentation": "git.example.com"}}}),
+            "/metrics/alerts/documentation",
+        ),
+        (
             json!({"webhook": {"clientCA": {"configMap": "a", "key": "../b"}}}),
             "/webhook/clientCA/key",
         ),
