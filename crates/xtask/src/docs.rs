@@ -2,6 +2,7 @@
 
 mod held;
 mod metrics;
+mod monitoring;
 mod page;
 mod pictures;
 mod tree;

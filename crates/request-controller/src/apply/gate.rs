@@ -46,8 +46,7 @@ impl Applier {
             Ok(true) => {
                 let reason = end.as_str();
                 self.metrics
-                    .gates
-                    .removed
+                    .gates_removed
                     .with_label_values(&[reason])
                     .inc();
                 info!(%pod, reason, "scheduling gate removed");

@@ -14,6 +14,12 @@ pub(super) struct Family {
     of: Vec<String>,
 }
 
+impl Family {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 /// All families, in the order of the files that register them; those of `service-kit` are of the crates that name them.
 pub(super) fn families(files: &BTreeMap<String, String>) -> Vec<Family> {
     let shipped = files.iter().filter_map(|(path, text)| {
