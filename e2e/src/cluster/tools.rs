@@ -53,6 +53,8 @@ struct Module {
     single: Option<&'static str>,
     /// Go's packages whose variables carry the version.
     version_packages: &'static [&'static str],
+    /// Build tags, which leave out parts that are not needed here.
+    tags: &'static str,
 }
 
 /// All tools that a module pins.
@@ -66,6 +68,7 @@ const MODULES: [Module; 3] = [
         builds: PINNED_TOOLS,
         single: Some("etcd"),
         version_packages: &[],
+        tags: "",
     },
     Module {
         name: "kubernetes",
@@ -75,12 +78,14 @@ const MODULES: [Module; 3] = [
             "k8s.io/component-base/version",
             "k8s.io/client-go/pkg/version",
         ],
+        tags: "",
     },
     Module {
         name: "coredns",
         builds: PINNED_TOOLS,
         single: Some("coredns"),
         version_packages: &[],
+        tags: "",
     },
 ];
 
@@ -90,6 +95,7 @@ const HELM: Module = Module {
     builds: PINNED_TOOLS,
     single: Some("helm"),
     version_packages: &[],
+    tags: "",
 };
 
 /// Finds Helm in the cache, or builds it.
@@ -103,6 +109,7 @@ const GRPCURL: Module = Module {
     builds: PINNED_TOOLS,
     single: Some("grpcurl"),
     version_packages: &[],
+    tags: "",
 };
 
 /// Finds grpcurl in the cache, or builds it.
@@ -116,11 +123,27 @@ const OPA: Module = Module {
     builds: PINNED_TOOLS,
     single: Some("opa"),
     version_packages: &[],
+    tags: "",
 };
 
 /// Finds the server of Open Policy Agent in the cache, or builds it.
 pub fn opa(progress: &Progress) -> Result<PathBuf, ToolsError> {
     Ok(OPA.ensure(progress)?.join("opa"))
+}
+
+/// Not part of a cluster: it scrapes one, and its `promtool` tests rules. It is built with one way to find targets and
+/// without its pages.
+const PROMETHEUS: Module = Module {
+    name: "prometheus",
+    builds: PINNED_TOOLS,
+    single: None,
+    version_packages: &[],
+    tags: "remove_all_sd,enable_kubernetes_sd",
+};
+
+/// The folder with `prometheus` and `promtool`, in the cache; built if need be.
+pub fn prometheus(progress: &Progress) -> Result<PathBuf, ToolsError> {
+    PROMETHEUS.ensure(progress)
 }
 
 /// Not part of a cluster: the program for comparison with the templates of classes.
@@ -129,6 +152,7 @@ const TEMPLATE: Module = Module {
     builds: OWN_PROGRAM,
     single: Some("template"),
     version_packages: &[],
+    tags: "",
 };
 
 /// Finds the program that renders with Go's own packages in the cache, or builds it.
@@ -219,7 +243,7 @@ impl Module {
             .dir(source)
             .env("CGO_ENABLED", "0")
             .env("GOFLAGS", "-mod=readonly -buildvcs=false -trimpath")
-            .args(["build", "-ldflags", ldflags, "-o"])
+            .args(["build", "-tags", self.tags, "-ldflags", ldflags, "-o"])
             .args([output.as_os_str(), self.builds.as_ref()])
             .run()
             .map_err(|source| ToolsError::Build {
@@ -258,6 +282,7 @@ impl Module {
             digest.update(fs::read(&path).map_err(at(&path))?);
         }
         digest.update(ldflags);
+        digest.update(self.tags);
         digest.update(go_version);
         Ok(hex(&digest.finalize())[..16].to_owned())
     }

@@ -19,6 +19,7 @@ mod latency;
 mod limits;
 mod lineage;
 mod matching;
+mod monitoring;
 mod namespaces;
 mod outages;
 mod policies;

@@ -5,6 +5,7 @@ mod creators;
 mod installation;
 mod objects;
 pub(crate) mod pipelines;
+mod prometheus;
 pub(crate) mod rights;
 mod turns;
 mod watched;
@@ -30,6 +31,7 @@ pub(crate) use installation::Installation;
 pub(crate) use objects::{
     Approval, check_of, condition, definition_of, name, policy, timestamp, uid, volume,
 };
+pub(crate) use prometheus::Prometheus;
 
 /// Held as long as a scenario needs the installation as it is, or for itself.
 enum Hold {
