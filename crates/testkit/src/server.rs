@@ -19,7 +19,7 @@ use crate::{
     garbage,
     kind::Kind,
     record::Entry,
-    reviews::TokenFacts,
+    reviews::{self, TokenFacts},
     serve,
     state::{Shared, State},
     store::Key,
@@ -180,11 +180,11 @@ impl ApiServer {
         }
     }
 
-    /// Issues a token with these properties, which reviews accept.
+    /// Issues a token with these properties, which reviews accept. It has the form of one, and no valid signature.
     #[must_use]
     pub fn issue_token(&self, facts: TokenFacts) -> String {
         let mut state = self.lock();
-        let token = format!("token-{}", state.store.serial());
+        let token = reviews::text(&facts, state.store.serial());
         state.tokens.insert(token.clone(), facts);
         token
     }
@@ -268,6 +268,10 @@ impl ApiServer {
         if let Err(refusal) = deleted {
             panic!("not deleted: {}", refusal.status());
         }
+    }
+
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        self.0.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -15,6 +15,7 @@ mod garbage;
 mod lags;
 mod lists;
 mod patches;
+mod ports;
 mod reviews;
 mod rights;
 mod support;
