@@ -1,5 +1,7 @@
 //! What tests of several modules share: a call as the kubelet makes it, and a world that answers.
 
+pub(crate) mod namespace;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     path::Path,

@@ -1,6 +1,4 @@
-//! Real mounts. Each test runs once more as a process of its own with a mount namespace of its own, so
-//! that nothing of it is seen outside and nothing is left when it fails. Only root can do that;
-//! for others these tests fail, unless they are told to be left out.
+//! Real mounts, in a mount namespace of each test's own.
 
 use std::{
     env, fs,
@@ -13,53 +11,24 @@ use std::{
 
 use connector_files::FileSet;
 use connectors_api::Permission;
-use rustix::process::geteuid;
 use tempfile::TempDir;
 
 mod errors;
 mod files;
+mod kills;
 mod memory;
 mod sweep;
 
 use super::*;
 use crate::content::ConnectorFacts;
-use crate::testing::{key, place_in, wish};
+use crate::testing::{key, namespace, place_in, wish};
 use crate::volume::PodsDir;
 
-const INSIDE: &str = "CSI_NODE_TEST_INSIDE";
-/// Leaves the mount tests out of a run without root.
-const UNPRIVILEGED: &str = "CSI_NODE_TEST_UNPRIVILEGED";
 const DRIVER: &str = "connectors-csi";
 
-/// Whether to go on: inside the namespace. Outside, the test is run inside and must succeed.
+/// Whether to go on with a test of this module, in a mount namespace of its own.
 fn inside(test: &str) -> bool {
-    if env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    if !geteuid().is_root() {
-        // A test that proves nothing does not pass, unless the variable leaves it out.
-        assert!(
-            env::var_os(UNPRIVILEGED).is_some(),
-            "only root can mount: run the tests as root, or set {UNPRIVILEGED}=1 to leave {test} out"
-        );
-        return false;
-    }
-    let output = Command::new("unshare")
-        .args(["--mount", "--propagation", "private"])
-        .arg(env::current_exe().unwrap())
-        .args(["--exact", "--nocapture"])
-        .arg(format!("mounter::linux::tests::{test}"))
-        .env(INSIDE, "1")
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
-    // A test that is not found there would succeed as well.
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{test} failed inside its namespace: {said}"
-    );
-    false
+    namespace::inside(&format!("mounter::linux::tests::{test}"))
 }
 
 struct Scene {
@@ -262,6 +231,8 @@ fn what_was_begun_is_partial_until_its_very_last_step() {
 
 /// Processes that are killed at most, each a moment after it began.
 const MOST_ROUNDS: u64 = 3000;
+/// Processes that are killed at least. With `E2E_LONG` in the environment it is the second number.
+const ROUNDS: [u64; 2] = [60, 1000];
 
 #[test]
 fn a_process_killed_at_any_moment_leaves_what_the_next_one_can_tell() {
@@ -288,8 +259,9 @@ fn a_process_killed_at_any_moment_leaves_what_the_next_one_can_tell() {
     let scene = scene_at(folder.path());
     let mut seen = [0; 5];
     let mut round = 0;
+    let rounds = ROUNDS[usize::from(env::var_os("E2E_LONG").is_some())];
     // Until each of what a process can leave behind was met: which one it is depends on the moment.
-    while round < 60 || seen[1..].contains(&0) {
+    while round < rounds || seen[1..].contains(&0) {
         assert!(
             round < MOST_ROUNDS,
             "met nothing, partial, published, emptied, rejected: {seen:?}"
