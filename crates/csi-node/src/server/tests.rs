@@ -1,5 +1,7 @@
 //! The services as the kubelet meets them: real gRPC over real unix sockets.
 
+mod malformed;
+
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use service_kit::{
@@ -15,6 +17,7 @@ use tonic::{
 
 use super::{DriverIdentity, DriverNode, Registrar, serve_csi, serve_registration};
 use crate::{
+    mounter::Mounter,
     proto::{
         csi::{
             GetPluginCapabilitiesRequest, GetPluginInfoRequest, NodeGetCapabilitiesRequest,
@@ -23,7 +26,7 @@ use crate::{
         },
         registration::{InfoRequest, RegistrationStatus, registration_client::RegistrationClient},
     },
-    testing::{World, granted, request},
+    testing::{FakeMounter, World, granted, request},
 };
 
 async fn connect(path: PathBuf) -> Channel {
@@ -31,8 +34,8 @@ async fn connect(path: PathBuf) -> Channel {
     Endpoint::from_shared(url).unwrap().connect().await.unwrap()
 }
 
-struct Served {
-    world: World,
+struct Served<M = FakeMounter> {
+    world: World<M>,
     channel: Channel,
     readiness: Readiness,
     start: Option<service_kit::readiness::ReadinessPart>,
@@ -42,9 +45,12 @@ struct Served {
 }
 
 async fn served() -> Served {
+    serve(World::new()).await
+}
+
+async fn serve<M: Mounter>(world: World<M>) -> Served<M> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("csi.sock");
-    let world = World::new();
     let (readiness, start) = Readiness::starting();
     let identity = DriverIdentity {
         name: "connectors-csi".to_owned(),
