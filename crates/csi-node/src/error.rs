@@ -151,6 +151,9 @@ pub(crate) enum DriverProblem {
     /// Pods could not prove themselves.
     #[error("tokenRequests must name audience connectors.alauda.io")]
     Tokens,
+    /// Volumes would keep their content when access ends.
+    #[error("requiresRepublish must be true")]
+    Republish,
 }
 
 impl PublishError {

@@ -98,7 +98,7 @@ pub(crate) async fn check_driver<K: Kubernetes>(
     }
 }
 
-/// What a pod could lie about if the driver object were another.
+/// Refuses driver objects by which a pod could lie, or keep content.
 fn judge(driver: &CSIDriver) -> Result<(), DriverProblem> {
     let spec = &driver.spec;
     if spec.pod_info_on_mount != Some(true) {
@@ -111,6 +111,9 @@ fn judge(driver: &CSIDriver) -> Result<(), DriverProblem> {
     let tokens = spec.token_requests.as_deref().unwrap_or_default();
     if !tokens.iter().any(|request| request.audience == AUDIENCE) {
         return Err(DriverProblem::Tokens);
+    }
+    if spec.requires_republish != Some(true) {
+        return Err(DriverProblem::Republish);
     }
     Ok(())
 }

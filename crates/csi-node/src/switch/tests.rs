@@ -29,6 +29,7 @@ fn judged(change: impl FnOnce(&mut Value)) -> Result<(), DriverProblem> {
             "podInfoOnMount": true,
             "volumeLifecycleModes": ["Ephemeral"],
             "tokenRequests": [{"audience": "other"}, {"audience": "connectors.alauda.io"}],
+            "requiresRepublish": true,
         },
     });
     change(&mut driver["spec"]);
@@ -42,7 +43,7 @@ fn a_driver_object_that_lets_nobody_lie_is_right() {
 
 #[test]
 fn every_other_driver_object_is_refused() {
-    use DriverProblem::{Lifecycle, PodInfo, Tokens};
+    use DriverProblem::{Lifecycle, PodInfo, Republish, Tokens};
     let cases = [
         ("podInfoOnMount", json!(false), PodInfo),
         ("podInfoOnMount", Value::Null, PodInfo),
@@ -56,6 +57,8 @@ fn every_other_driver_object_is_refused() {
         ("tokenRequests", json!([{"audience": "other"}]), Tokens),
         ("tokenRequests", json!([]), Tokens),
         ("tokenRequests", Value::Null, Tokens),
+        ("requiresRepublish", json!(false), Republish),
+        ("requiresRepublish", Value::Null, Republish),
     ];
     for (field, value, problem) in cases {
         let shown = value.to_string();
@@ -89,6 +92,7 @@ async fn a_driver_object_is_read_until_it_is_right() {
             "podInfoOnMount": true,
             "volumeLifecycleModes": ["Ephemeral"],
             "tokenRequests": [{"audience": "connectors.alauda.io"}],
+            "requiresRepublish": true,
         },
     });
     let right = serde_json::from_value(right).unwrap();
