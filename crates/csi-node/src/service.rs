@@ -8,9 +8,11 @@ use std::{
 };
 
 use evaluation_api::{args::EvaluationArgs, client::Client as EvaluationClient};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service_kit::{
     build_info::BuildInfo,
     readiness::ReadinessPart,
+    report,
     serve::{InUse, SocketError, UnixSocket},
     shell::{Shell, StartError},
     shutdown::{ProcessEnd, Stop},
@@ -19,7 +21,7 @@ use service_kit::{
 };
 use thiserror::Error;
 use tokio::sync::{Semaphore, watch};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     Args,
@@ -70,6 +72,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let limit = |number| usize::try_from(number).unwrap_or(usize::MAX);
     let shell = Shell::begin(common).await?;
     BuildInfo::register(&shell.registry)?.is(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+    allow_open_files();
     let mut process = Process { shell };
     let metrics = Metrics::register(&process.shell.registry)?;
     let client = process.shell.client.clone();
@@ -124,6 +127,22 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     }
     process.serve(driver, driver_name, &kubelet_dir)?;
     Ok(process.shell.run(DRAIN).await)
+}
+
+/// The kubelet opens a connection for each call, so that the soft limit on open files may end before the room for held
+/// calls does. A process may raise it to the hard limit by itself.
+fn allow_open_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        warn!(
+            error = report(&error),
+            "cannot open more files than the soft limit allows"
+        );
+    }
 }
 
 /// What the parts of the process are started with.

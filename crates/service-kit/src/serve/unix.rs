@@ -23,7 +23,9 @@ use tracing::warn;
 
 use super::Listener;
 
-const BACKLOG: i32 = 128;
+/// Connections that wait to be accepted. A further one is an error to its client, which the kernel does not let wait: a
+/// kubelet opens one for each call, and has hundreds to make when it starts anew.
+const BACKLOG: i32 = 1024;
 const OWNER_ONLY: Mode = Mode::from_raw_mode(0o600);
 
 /// Why a socket cannot be served.
