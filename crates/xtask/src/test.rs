@@ -19,7 +19,7 @@ use runner::Summary;
 use times::{Caches, Documented};
 use xtask_launcher::Store;
 
-/// Without arguments everything runs but `tekton`. `unit`, `api`, `gate`, `evaluation`, `e2e` and `tekton` take a filter:
+/// Without arguments everything runs but `tekton`. `unit`, `driver`, `api`, `gate`, `evaluation`, `e2e` and `tekton` take a filter:
 /// `cargo xtask test api subject`
 #[derive(Args)]
 pub(crate) struct TestArgs {

@@ -160,6 +160,20 @@ pub fn template(progress: &Progress) -> Result<PathBuf, ToolsError> {
     Ok(TEMPLATE.ensure(progress)?.join("template"))
 }
 
+/// Not part of a cluster: the conformance suite that the CSI driver is held to.
+const SANITY: Module = Module {
+    name: "sanity",
+    builds: OWN_PROGRAM,
+    single: Some("sanity"),
+    version_packages: &[],
+    tags: "",
+};
+
+/// Finds the program that runs csi-sanity in the cache, or builds it.
+pub fn sanity(progress: &Progress) -> Result<PathBuf, ToolsError> {
+    Ok(SANITY.ensure(progress)?.join("sanity"))
+}
+
 /// The directories of all built tools.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Tools {

@@ -86,6 +86,9 @@ fn choose(members: &Members, root: &Path, files: &[PathBuf]) -> Choice {
                 .left
                 .extend([Part::Api, Part::Gate, Part::Evaluation, Part::E2e]);
         }
+        if begins("e2e/tests/driver") || begins("e2e/tools/sanity") {
+            choice.left.insert(Part::Driver);
+        }
         if begins("e2e/tests/gate") || begins("e2e/recorder") {
             choice.left.insert(Part::Gate);
         }
@@ -97,7 +100,7 @@ fn choose(members: &Members, root: &Path, files: &[PathBuf]) -> Choice {
         ("request-controller", [Part::Campaign, Part::Gate]),
         ("policy-controller", [Part::Gate, Part::Gate]),
         ("webhook", [Part::Api, Part::Gate]),
-        ("csi-node", [Part::Gate, Part::Gate]),
+        ("csi-node", [Part::Driver, Part::Gate]),
         ("evaluation-service", [Part::Evaluation, Part::Gate]),
         ("connectors-api", [Part::Api, Part::Fuzz]),
         ("text-template", [Part::Templates, Part::Templates]),

@@ -61,6 +61,8 @@ pub(crate) enum Part {
     Unit,
     /// Templates of classes beside Go's own text/template and sprig; no cluster
     Templates,
+    /// The CSI driver's own program: csi-sanity calls it, and a thousand calls are held at once; no cluster
+    Driver,
     /// The request-controller, broken at 2,500 points of its scenarios; no cluster
     Campaign,
     /// Some planted faults, chosen by the commit: the tests that they name find them; no cluster
@@ -95,6 +97,7 @@ impl Part {
         match self {
             Self::Unit
             | Self::Templates
+            | Self::Driver
             | Self::Api
             | Self::Gate
             | Self::Evaluation
@@ -141,6 +144,7 @@ impl Part {
             Self::Build => [4.0, 9.0],
             Self::Unit => [3.5, 3.5],
             Self::Templates => [0.5, 1.5],
+            Self::Driver => [1.0, 3.0],
             Self::Campaign => [20.0, 30.0],
             Self::Mutants => [15.0, 25.0],
             Self::Fuzz => [20.0, 25.0],
@@ -175,6 +179,11 @@ impl Part {
                 programs.and(runner::run(documents, summary))
             }
             Self::Templates => templates(context, summary),
+            Self::Driver => {
+                images::build_programs()?;
+                let tests = context.tests("--workspace --all-features --test driver");
+                runner::run(tests, summary)
+            }
             Self::Campaign => campaign::test(),
             Self::Mutants => mutants::test(),
             Self::Fuzz => fuzz::test(),

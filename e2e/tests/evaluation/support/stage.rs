@@ -20,13 +20,14 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::lookup_host;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::asking::Asking;
 use super::files::{Authority, replace};
 use super::judge::{Judge, Seen};
 use super::permission::{ACCOUNT, CONNECTOR, Permission};
-use super::process::{Held, Process};
+use super::process::Process;
+use super::program::{Held, until, within};
 use super::proxy::{Proxy, Way};
 
 /// The shortest bound on staleness that the service takes.
@@ -285,26 +286,6 @@ impl Drop for Secret {
         if let Err(error) = self.api.delete(SECRET, &self.name) {
             eprintln!("{error}");
         }
-    }
-}
-
-/// Waits until a probe has something.
-pub(crate) async fn until<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
-    within(PATIENCE, what, probe).await
-}
-
-pub(super) async fn within<T>(
-    limit: Duration,
-    what: &str,
-    mut probe: impl FnMut() -> Option<T>,
-) -> T {
-    let deadline = Instant::now() + limit;
-    loop {
-        if let Some(found) = probe() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "waited {limit:?} for {what}");
-        sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -339,6 +339,7 @@ fn attributes(calls: &mut Calls<'_>) {
             "configuration.names",
         ),
         ("token.expiration", "1s", "`token.expiration` cannot be"),
+        ("onRejected", "Ignore", "`onRejected` cannot be"),
     ] {
         calls.attribute(key, value, InvalidArgument, told);
     }
