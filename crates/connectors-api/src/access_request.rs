@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use status::{
     AccessRequestStatus, Approval, CheckRef, CheckRefStatus, GrantState, GrantedRule,
-    MatchedPolicy, ObservedObject, Phase, PolicyGrant,
+    MatchedPolicy, ObservedObject, Phase, PolicyGrant, frozen,
 };
 
 use crate::{Permission, cel, schema};

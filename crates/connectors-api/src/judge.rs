@@ -27,6 +27,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use approvers::{ApproverAnswer, ListedApprover, listed as listed_approvers};
 pub use candidate::{ProofNeeded, not_shared, proof_needed, without_proof};
 pub use input::JudgeError;
 pub use policy::GatedPolicy;

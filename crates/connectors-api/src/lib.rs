@@ -43,10 +43,12 @@ pub mod object_ref;
 pub mod opaque;
 pub mod parse;
 pub mod permission;
+pub mod pod_grant;
 pub mod pod_wish;
 pub mod policy_match;
 pub mod policy_order;
 pub mod policy_reason;
+pub mod policy_words;
 pub mod quoted;
 pub mod reason;
 #[cfg(feature = "rego")]
@@ -58,6 +60,7 @@ pub mod selector;
 pub mod shared_fields;
 pub mod template;
 pub mod validate;
+pub mod wanted_objects;
 
 mod cel;
 mod optional;

@@ -1,8 +1,7 @@
 //! The access decision: a pure function of what is known and what is asked.
 //!
-//! First the standing form, which counts as RBAC counts it. Then the form of one pod, for which RBAC is
-//! not enough: it knows names, and a later pod may have the same one. So a binding of the pod form
-//! counts only together with the granted request of this very pod that it was written for.
+//! First the standing form, which counts as RBAC counts it. Then the form of one pod, for which RBAC is not enough: the
+//! rule is that of [`connectors_api::pod_grant`].
 //!
 //! Both are RBAC's place in the chain of authorizers. Every other authorizer of the chain gets one question, about the
 //! connector's permission, from a user whose extra fields name the pod.
@@ -15,9 +14,8 @@ use authz::{
     ResourceRequest, Target, User,
 };
 use connectors_api::AccessResource;
-use connectors_api::access_request::{GrantState, Phase};
-use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID, MANAGED_BY};
-use connectors_api::names::{self, CONNECTORS, GROUP};
+use connectors_api::names::{CONNECTORS, GROUP};
+use connectors_api::pod_grant::BindingFacts;
 use evaluation_api::access::{
     AccessAnswer, AccessQuestion, BindingRef, ConnectorName, Decision, PodRef, RequestSeen,
     Requestable, ServiceAccountName,
@@ -27,7 +25,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::UserInfo;
 use service_kit::reviews::{POD_NAME, POD_UID};
 
-use crate::world::{KnownPolicy, KnownRequest, TupleRef, World};
+use crate::world::{KnownRequest, TupleRef, World};
 
 /// The kind of what is behind a yes of another authorizer than RBAC.
 const AUTHORIZER: &str = "Authorizer";
@@ -314,54 +312,24 @@ fn decide_by_rbac<'a>(
         return Err(Why::None);
     }
     let request = deciding().ok_or(Why::NoneHolds)?;
-    let holds =
-        |grant: &AllowedBy<'_>| is_of(grant, request, question) && holds(grant, request, now);
+    // The rest of the question is how the request was found.
+    let holds = |grant: &AllowedBy<'_>| facts(grant.binding).lets_in(request, pod.name, now);
     let grant = grants.find(holds).ok_or(Why::NoneHolds)?;
     Ok(AccessResult::Pod(grant))
 }
 
-fn is_ours(binding: &authz::Binding) -> bool {
-    binding.label(MANAGED_BY) == Some(names::MANAGED_BY)
+/// What the rule about pods sees of a binding.
+fn facts<'b>(binding: &'b authz::Binding) -> BindingFacts<'b, impl Fn(&str) -> Option<&'b str>> {
+    BindingFacts {
+        namespace: binding.namespace(),
+        is_deleting: binding.is_deleting(),
+        label: |key: &str| binding.label(key),
+    }
 }
 
 /// An object with a deletion timestamp counts as deleted, where it is ours to say so.
 pub(crate) fn is_ours_and_going(binding: &authz::Binding) -> bool {
-    is_ours(binding) && binding.is_deleting()
-}
-
-/// Whether the binding was written for this request, and the request lets this pod in now. A request
-/// that does not decide for its pod lets nobody in, whatever it says of itself.
-fn is_of(grant: &AllowedBy<'_>, request: &KnownRequest, question: AccessQuestion<&str>) -> bool {
-    let AllowedBy { binding, .. } = grant;
-    let uid = request.uid.as_deref().filter(|uid| !uid.is_empty());
-    is_ours(binding)
-        && !binding.is_deleting()
-        && uid.is_some()
-        && binding.label(ACCESS_REQUEST_UID) == uid
-        && binding.namespace() == Some(&request.tuple.namespace)
-        && !request.is_deleting
-        && request.phase == Some(Phase::Granted)
-        // The rest of the tuple is how the request was found.
-        && request.is_in_pods_namespace
-        && question.pod.is_some_and(|pod| *pod.name == *request.pod_name)
-}
-
-/// Whether the request, and of its policies the one that the binding was written for, still grant. The
-/// controller takes back what is over, but it may be late.
-fn holds(grant: &AllowedBy<'_>, request: &KnownRequest, now: Timestamp) -> bool {
-    let is_over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
-    let label = grant.binding.label(ACCESS_POLICY_UID);
-    let Some(uid) = label.filter(|uid| !uid.is_empty()) else {
-        return false;
-    };
-    let is_its = |entry: &&KnownPolicy| *entry.uid == *uid;
-    let mut entries = request.policies.iter().filter(is_its);
-    !is_over(request.expires_at)
-        // Two entries for one policy is nothing that the controller writes: who knows which holds.
-        && entries
-            .next()
-            .is_some_and(|it| it.state == Some(GrantState::Granted) && !is_over(it.expires_at))
-        && entries.next().is_none()
+    facts(binding).is_ours_and_going()
 }
 
 pub(crate) fn binding(grant: &AllowedBy<'_>) -> BindingRef {

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use service_kit::args::CommonArgs;
 
 use crate::caller_quotas::CallerLimits;
-use crate::rego::ModuleLimits;
+use rego_workers::ModuleLimits;
 
 /// Answers access questions from watch caches and evaluates approval checks; changes nothing.
 #[derive(Clone, Debug, Parser)]

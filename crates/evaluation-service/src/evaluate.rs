@@ -26,9 +26,9 @@ use tracing::debug;
 
 use crate::error::Refused;
 use crate::json_memory::JsonMemory;
-use crate::rego::{ModuleOutcome, WorkerPool};
 use crate::slots::Slot;
 use policies::FoundPolicy;
+use rego_workers::{ModuleOutcome, WorkerPool};
 
 /// Rego evaluations of one call. A policy has at most 32 checks, and a request at most 512 objects.
 const MOST_REGO: usize = 512;

@@ -2,14 +2,15 @@
 //!
 //! A pure function of what the caches know, and of what was read live of the request and the account.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use connectors_api::access_policy::{Check, MOST_SELECTORS, SubjectSpec};
+use connectors_api::AccessRequest;
+use connectors_api::access_policy::Check;
 use connectors_api::access_request::{CheckRef, MatchedPolicy, ObservedObject};
-use connectors_api::config::{DEFAULT_REQUESTERS, DefaultRequesters};
-use connectors_api::policy_match::{self, Applies, Asker, WantedConnector};
-use connectors_api::policy_order::{MOST_PER_CONNECTOR, PolicyAge};
-use connectors_api::{AccessPolicySpec, AccessRequest, NamespaceKeys};
+use connectors_api::policy_match::{Asker, WantedConnector};
+use connectors_api::policy_words::{
+    CountedPolicy, PolicySight, PolicyWord, PolicyWordTold, looks_at_account,
+};
 use evaluation_api::access::{AccessQuestion, wire_time};
 use evaluation_api::judgement::approval;
 use evaluation_api::v1::{
@@ -35,22 +36,8 @@ pub(crate) struct ExplainReads {
 
 /// Whether the labels of a service account can make a difference in a namespace.
 pub(crate) fn needs_account(world: &World, namespace: &str) -> bool {
-    let by_label = |subjects: &[SubjectSpec]| {
-        subjects
-            .iter()
-            .any(|subject| subject.name_selector.is_some())
-    };
     let mut policies = world.catalog.policies(namespace);
-    policies.any(|(_, policy)| {
-        policy.spec().is_some_and(|spec| {
-            let standing = spec.default_permission.as_ref();
-            let granted = spec.check_granted_permission.as_ref();
-            standing.is_some_and(|it| by_label(&it.binding_template.subjects))
-                || granted
-                    .and_then(|it| it.requesters.as_deref())
-                    .is_some_and(by_label)
-        })
-    })
+    policies.any(|(_, policy)| policy.spec().is_some_and(looks_at_account))
 }
 
 /// The explanation, from what is known at this time.
@@ -63,8 +50,8 @@ pub(crate) fn explain(
     let namespace = &question.connector.namespace;
     let labels = world.catalog.connector(namespace, &question.connector.name);
     let no_labels = Labels::new();
-    let sight = Sight {
-        question,
+    let sight = PolicySight {
+        namespace,
         wanted: WantedConnector {
             connector: &question.connector.name,
             labels: labels.unwrap_or(&no_labels),
@@ -79,14 +66,14 @@ pub(crate) fn explain(
         default: world.default_requesters(),
         keys: &world.namespace_keys,
     };
-    let left_out = sight.left_out(world.catalog.policies(namespace));
+    let left_out = sight.left_out(world.catalog.policies(namespace).filter_map(counted));
     let mut matched = RequestedPolicies::of(read.request.as_ref());
     let mut policies: Vec<PolicyExplanation> = world
         .catalog
         .policies(namespace)
         .map(|(name, policy)| {
-            let counts = !left_out.contains(name);
-            sight.policy(name, policy, counts, matched.take(&policy.uid))
+            let counts = !left_out.contains(name.as_str());
+            of_policy(&sight, name, policy, counts, matched.take(&policy.uid))
         })
         .collect();
     policies.extend(matched.left().map(gone));
@@ -105,7 +92,7 @@ impl<'a> RequestedPolicies<'a> {
     fn of(request: Option<&'a AccessRequest>) -> Self {
         let status = request.and_then(|request| request.status.as_ref());
         let policies = status.into_iter().flat_map(|status| &status.policies);
-        Self(policies.map(|it| (metadata(it, "uid"), it)).collect())
+        Self(policies.map(|it| (it.uid(), it)).collect())
     }
 
     fn take(&mut self, uid: &str) -> Option<&'a MatchedPolicy> {
@@ -117,184 +104,77 @@ impl<'a> RequestedPolicies<'a> {
     }
 }
 
-/// A text of the metadata of a policy as it was matched.
-fn metadata<'a>(matched: &'a MatchedPolicy, field: &str) -> &'a str {
-    let metadata = matched.policy.0.get("metadata");
-    let text = metadata.and_then(|metadata| metadata.get(field)?.as_str());
-    text.unwrap_or_default()
+/// A policy for the question which ones count; none that cannot be read, or is on its way out.
+fn counted<'a>((name, policy): (&'a String, &'a ExplainedPolicy)) -> Option<CountedPolicy<'a>> {
+    let spec = policy.spec().filter(|_| !policy.is_going)?;
+    Some(CountedPolicy {
+        name,
+        created: policy.created,
+        spec,
+    })
 }
 
-/// Who asks for what, as policies see it.
-struct Sight<'a> {
-    question: &'a AccessQuestion,
-    wanted: WantedConnector<'a>,
-    asker: Asker<'a>,
-    /// Who may ask where a policy does not say.
-    default: DefaultRequesters,
-    /// By which labels of namespaces subjects may be selected.
-    keys: &'a NamespaceKeys,
-}
-
-type AppliesAndWhy = (PolicyApplies, String);
-
-impl Sight<'_> {
-    /// The policies with checks that do not count for the connector, because so many older ones select it.
-    fn left_out<'p>(
-        &self,
-        policies: impl Iterator<Item = (&'p String, &'p ExplainedPolicy)>,
-    ) -> BTreeSet<&'p String> {
-        let selects = |policy: &ExplainedPolicy| {
-            let spec = policy.spec().filter(|_| !policy.is_going);
-            spec.is_some_and(|spec| {
-                spec.check_granted_permission.is_some()
-                    && spec.permission == self.wanted.permission
-                    && policy_match::selects(spec, self.wanted)
-            })
-        };
-        let mut counted: Vec<_> = policies.filter(|(_, policy)| selects(policy)).collect();
-        counted.sort_by_key(|(name, policy)| PolicyAge::new(policy.created, Some(name)));
-        let left_out = counted.into_iter().skip(MOST_PER_CONNECTOR);
-        left_out.map(|(name, _)| name).collect()
-    }
-
-    fn policy(
-        &self,
-        name: &str,
-        policy: &ExplainedPolicy,
-        counts: bool,
-        matched: Option<&MatchedPolicy>,
-    ) -> PolicyExplanation {
-        let (standing, checked, checks) = match &policy.said {
-            PolicyText::Unreadable(problem) => {
-                let word = || (PolicyApplies::Unreadable, problem.clone());
-                (word(), word(), [].as_slice())
-            }
-            PolicyText::Kept(_) | PolicyText::NotKept if policy.is_going => {
-                (going(), going(), [].as_slice())
-            }
-            PolicyText::NotKept => {
-                let word = || (PolicyApplies::Unreadable, NOT_KEPT.to_owned());
-                (word(), word(), [].as_slice())
-            }
-            PolicyText::Kept(spec) => {
-                let granted = spec.check_granted_permission.as_ref();
-                let checks = granted.map(|granted| granted.spec.checks.as_slice());
-                (
-                    self.standing(spec),
-                    match self.checked(spec) {
-                        (PolicyApplies::Yes, _) if !counts => self.too_many(),
-                        word => word,
-                    },
-                    checks.unwrap_or_default(),
-                )
-            }
-        };
-        told(
-            name,
-            &policy.uid,
-            standing,
-            checked,
-            look_at_checks(checks, matched),
-            matched,
-        )
-    }
-
-    fn standing(&self, spec: &AccessPolicySpec) -> AppliesAndWhy {
-        let namespace = &self.question.connector.namespace;
-        let selectors = spec.default_permission.as_ref();
-        let selectors = selectors.map_or(0, |it| it.binding_template.selectors());
-        match policy_match::gives_standing(spec, namespace, self.wanted, self.asker, self.keys) {
-            None => absent("defaultPermission"),
-            Some(Applies::OtherAsker) if selectors > MOST_SELECTORS => {
-                let message = format!(
-                    "{selectors} of bindingTemplate.subjects have selectors, and at most {MOST_SELECTORS} may: nobody \
-                     holds the permission"
-                );
-                (PolicyApplies::OtherSubject, message)
-            }
-            Some(applies) => self.word(spec, applies, "bindingTemplate.subjects", "holds it"),
+/// What a policy says to the account and the connector of the question.
+fn of_policy(
+    sight: &PolicySight<'_>,
+    name: &str,
+    policy: &ExplainedPolicy,
+    counts: bool,
+    matched: Option<&MatchedPolicy>,
+) -> PolicyExplanation {
+    let unreadable =
+        |problem: &str| PolicyWordTold::new(PolicyWord::Unreadable, problem.to_owned());
+    let (standing, checked, checks) = match &policy.said {
+        PolicyText::Unreadable(problem) => {
+            (unreadable(problem), unreadable(problem), [].as_slice())
         }
-    }
-
-    fn checked(&self, spec: &AccessPolicySpec) -> AppliesAndWhy {
-        let namespace = &self.question.connector.namespace;
-        let default = self.default;
-        let applies = policy_match::applies(spec, namespace, self.wanted, self.asker, default);
-        let granted = spec.check_granted_permission.as_ref();
-        if applies == Applies::OtherAsker && granted.is_some_and(|it| it.requesters.is_none()) {
-            let message = format!(
-                "the policy names no requesters, and the pod is not in its namespace {namespace}, \
-                 which {DEFAULT_REQUESTERS}: {default} of the installation asks for"
-            );
-            return (PolicyApplies::OtherSubject, message);
+        PolicyText::Kept(_) | PolicyText::NotKept if policy.is_going => (
+            PolicyWordTold::going(),
+            PolicyWordTold::going(),
+            [].as_slice(),
+        ),
+        PolicyText::NotKept => (unreadable(NOT_KEPT), unreadable(NOT_KEPT), [].as_slice()),
+        PolicyText::Kept(spec) => {
+            let granted = spec.check_granted_permission.as_ref();
+            let checks = granted.map(|granted| granted.spec.checks.as_slice());
+            (
+                sight.standing(spec),
+                sight.checked(spec, counts),
+                checks.unwrap_or_default(),
+            )
         }
-        self.word(spec, applies, "requesters", "may ask for it")
-    }
-
-    fn too_many(&self) -> AppliesAndWhy {
-        let connector = &self.question.connector.name;
-        let message = format!(
-            "{MOST_PER_CONNECTOR} older policies with checks select connector {connector}, and no more count: delete \
-             policies that are not needed, or select other connectors"
-        );
-        (PolicyApplies::TooMany, message)
-    }
-
-    fn word(
-        &self,
-        spec: &AccessPolicySpec,
-        applies: Applies,
-        list: &str,
-        may: &str,
-    ) -> AppliesAndWhy {
-        let subject = &self.question.subject;
-        let account = format!("ServiceAccount {}/{}", subject.namespace, subject.name);
-        let connector = &self.question.connector.name;
-        match applies {
-            Applies::Yes => (PolicyApplies::Yes, format!("{account} {may}")),
-            Applies::NoChecks => absent("checkGrantedPermission"),
-            Applies::OtherPermission => (
-                PolicyApplies::OtherPermission,
-                format!(
-                    "the policy is about {}, the question about {}",
-                    spec.permission, self.question.permission
-                ),
-            ),
-            Applies::OtherConnector => {
-                let names = spec.connector.names.as_ref();
-                if names.is_some_and(|names| !names.contains(connector)) {
-                    let message = format!("spec.connector.names does not hold {connector}");
-                    (PolicyApplies::OtherName, message)
-                } else {
-                    let message = format!("spec.connector.selector does not select {connector}");
-                    (PolicyApplies::OtherLabels, message)
-                }
-            }
-            Applies::OtherAsker => {
-                let message = format!("none of {list} is {account}");
-                (PolicyApplies::OtherSubject, message)
-            }
-        }
-    }
+    };
+    told(
+        name,
+        &policy.uid,
+        standing,
+        checked,
+        look_at_checks(checks, matched),
+        matched,
+    )
 }
 
-fn absent(part: &str) -> AppliesAndWhy {
-    (PolicyApplies::Absent, format!("the policy has no {part}"))
-}
-
-fn going() -> AppliesAndWhy {
-    let message = "the policy is being deleted".to_owned();
-    (PolicyApplies::Gone, message)
+const fn wire(word: PolicyWord) -> PolicyApplies {
+    match word {
+        PolicyWord::Yes => PolicyApplies::Yes,
+        PolicyWord::Absent => PolicyApplies::Absent,
+        PolicyWord::OtherPermission => PolicyApplies::OtherPermission,
+        PolicyWord::OtherName => PolicyApplies::OtherName,
+        PolicyWord::OtherLabels => PolicyApplies::OtherLabels,
+        PolicyWord::OtherSubject => PolicyApplies::OtherSubject,
+        PolicyWord::TooMany => PolicyApplies::TooMany,
+        PolicyWord::Unreadable => PolicyApplies::Unreadable,
+        PolicyWord::Gone => PolicyApplies::Gone,
+    }
 }
 
 /// A policy that a request was matched with, and that is not there any more.
 fn gone(matched: &MatchedPolicy) -> PolicyExplanation {
-    let word = || (PolicyApplies::Gone, "the policy is gone".to_owned());
     told(
-        metadata(matched, "name"),
-        metadata(matched, "uid"),
-        word(),
-        word(),
+        matched.name(),
+        matched.uid(),
+        PolicyWordTold::gone(),
+        PolicyWordTold::gone(),
         look_at_checks(&[], Some(matched)),
         Some(matched),
     )
@@ -303,8 +183,8 @@ fn gone(matched: &MatchedPolicy) -> PolicyExplanation {
 fn told(
     name: &str,
     uid: &str,
-    (standing, standing_message): AppliesAndWhy,
-    (checked, checked_message): AppliesAndWhy,
+    standing: PolicyWordTold,
+    checked: PolicyWordTold,
     checks: Vec<CheckExplanation>,
     matched: Option<&MatchedPolicy>,
 ) -> PolicyExplanation {
@@ -313,10 +193,10 @@ fn told(
     PolicyExplanation {
         name: name.to_owned(),
         uid: uid.to_owned(),
-        standing: standing.into(),
-        standing_message,
-        checked: checked.into(),
-        checked_message,
+        standing: wire(standing.word).into(),
+        standing_message: standing.message,
+        checked: wire(checked.word).into(),
+        checked_message: checked.message,
         grant_state: grant.map_or("", |grant| grant.state.as_str()).to_owned(),
         grant_reason: reason.map_or("", |reason| reason.as_str()).to_owned(),
         checks,

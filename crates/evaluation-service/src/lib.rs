@@ -1,7 +1,7 @@
 //! Answers access questions from watch caches and evaluates approval checks; changes nothing.
 //!
-//! Owns: the gRPC API of the evaluation service, the caches behind it, the review of its callers, and
-//! the worker processes that run Rego.
+//! Owns: the gRPC API of the evaluation service, the caches behind it, and the review of its callers. Rego runs in worker
+//! processes (`rego-workers`).
 //!
 //! Refuses to know: why a request is in the phase that it is in, who asks for what reason, and anything
 //! that would have to be written to the cluster.
@@ -20,7 +20,6 @@ pub mod evaluate;
 pub mod json_memory;
 pub mod live;
 pub mod metrics;
-pub mod rego;
 pub mod server;
 pub mod service;
 pub mod slots;
@@ -62,7 +61,7 @@ use args::Args;
 use auth::CallerReviews;
 use live::Live;
 use metrics::Metrics;
-use rego::WorkerPool;
+use rego_workers::WorkerPool;
 use service::Service;
 use slots::Slots;
 use world::{Follow, Shared};
@@ -80,9 +79,9 @@ const DRAIN: Duration = Duration::from_secs(20);
 pub fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     if let Some((first, rest)) = arguments.split_first()
-        && first == rego::ARGUMENT
+        && first == rego_workers::ARGUMENT
     {
-        return rego::run_worker(rest);
+        return rego_workers::run_worker(rest);
     }
     process::main("evaluation-service", THREADS, run(Args::parse()))
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use connectors_api::judge::{RegoAnswer, RegoFailure};
+use connectors_api::judge::RegoFailure;
 use evaluation_api::access::{AccessAnswer, Decision};
 use evaluation_api::v1::AccessDecision;
+use rego_workers::{ModuleOutcome, PoolWatcher};
 use service_kit::families;
 use tonic::Code;
 
@@ -109,8 +110,14 @@ impl Metrics {
     pub(crate) fn checks(&self, source: &str) {
         self.checks.with_label_values(&[source]).inc();
     }
+}
 
-    pub(crate) fn rego(&self, outcome: &Result<RegoAnswer, RegoFailure>, time: Duration) {
+impl PoolWatcher for Metrics {
+    fn started(&self) {
+        self.rego_workers.inc();
+    }
+
+    fn evaluated(&self, outcome: &ModuleOutcome, time: Duration) {
         let result = match outcome {
             Ok(_) => "answered",
             Err(RegoFailure::Limit(_)) => "limit",
@@ -118,9 +125,5 @@ impl Metrics {
         };
         self.rego.with_label_values(&[result]).inc();
         self.rego_seconds.observe(time.as_secs_f64());
-    }
-
-    pub(crate) fn rego_worker_started(&self) {
-        self.rego_workers.inc();
     }
 }

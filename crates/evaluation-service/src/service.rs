@@ -35,13 +35,13 @@ use crate::evaluate::policies::ParsedPolicies;
 use crate::json_memory::JsonMemory;
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::rego::WorkerPool;
 use crate::slots::Slots;
 use crate::stream::{StreamContext, StreamMessage, UNSENT};
 use crate::world::{Shared, World};
 use crate::{
     access_decision, batch, evaluate, explain, requestable, stream, validate, waiting, who_can,
 };
+use rego_workers::WorkerPool;
 
 /// Answers calls. Clones share everything.
 #[derive(Clone)]

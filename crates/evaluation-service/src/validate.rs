@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::Refused;
 use crate::evaluate::{ALL_REGO, namespace_in, policy_in};
 use crate::json_memory::JsonMemory;
-use crate::rego::{Sound, WorkerPool};
 use crate::slots::{Purpose, Slots};
+use rego_workers::{Sound, WorkerPool};
 
 /// No API server stores more.
 const LONGEST: usize = 1024 * 1024;

@@ -1,6 +1,6 @@
 //! `WhoCan`: everybody whom `CheckAccess` would let in now, with what lets them.
 
-use authz::{Attributes, Binding, Subject, User};
+use authz::{Attributes, Binding, Subject};
 use evaluation_api::access::{
     AccessTarget, BindingSubject, Decision, PodAccess, PodRef, ServiceAccountName, StandingAccess,
     WhoCan,
@@ -54,7 +54,7 @@ pub fn who_can(world: &World, target: &AccessTarget, now: Timestamp) -> WhoCan {
 
 /// The bindings behind a subject. One that is ours and on its way out gives nothing any more.
 fn standing(world: &World, target: &AccessTarget, subject: &Subject) -> Vec<StandingAccess> {
-    let user = alone(subject);
+    let user = subject.alone();
     let grants = world.chain.rbac.allowing(&Attributes {
         user: &user,
         verb: &target.verb,
@@ -66,18 +66,6 @@ fn standing(world: &World, target: &AccessTarget, subject: &Subject) -> Vec<Stan
         binding: access_decision::binding(&grant),
     };
     counting.map(access).take(MOST + 1).collect()
-}
-
-/// A user who is this subject and nobody else.
-fn alone(subject: &Subject) -> User {
-    let (name, groups) = match subject {
-        Subject::User(name) => (name.to_string(), Vec::new()),
-        Subject::Group(name) => (String::new(), vec![name.to_string()]),
-        Subject::ServiceAccount { namespace, name } => {
-            (User::service_account(namespace, name).name, Vec::new())
-        }
-    };
-    User { name, groups }
 }
 
 fn holder(subject: &Subject) -> BindingSubject {

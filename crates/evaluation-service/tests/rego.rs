@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
 use evaluation_service::metrics::Metrics;
-use evaluation_service::rego::{ModuleLimits, NoReply, PoolError, WorkerPool};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use rego_workers::{ModuleLimits, NoReply, PoolError, WorkerPool};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};

@@ -1,6 +1,7 @@
 //! A policy as a request's status keeps it.
 
-use connectors_api::{AccessPolicy, access_policy::CheckGrantedPermission, names};
+pub use connectors_api::access_request::frozen;
+use connectors_api::{AccessPolicy, names};
 use serde_json::{Map, Value, json};
 
 /// The snapshot of a policy for a status: the same structure, with only the parts that decisions use.
@@ -38,13 +39,6 @@ pub fn identity_of(snapshot: &Map<String, Value>) -> Map<String, Value> {
     let mut identity = snapshot.clone();
     identity.remove("spec");
     identity
-}
-
-/// The part of a snapshot that is evaluated. None if it is unreadable.
-#[must_use]
-pub fn frozen(snapshot: &Map<String, Value>) -> Option<CheckGrantedPermission> {
-    let granted = snapshot.get("spec")?.get("checkGrantedPermission")?;
-    serde_json::from_value(granted.clone()).ok()
 }
 
 /// True when a policy has the same conditions as its snapshot.

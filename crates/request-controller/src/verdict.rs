@@ -116,17 +116,10 @@ fn check(
             return failed(trouble.as_str(), message.clone());
         }
         let namespace = &request.spec.context.object_ref.namespace;
-        let kind = &wanted.kind.kind;
-        let which = wanted
-            .selection
-            .as_ref()
-            .map_or_else(Clone::clone, ToString::to_string);
         return seen(
             AccessCheckReady::AccessCheckPending,
             "NoObjects",
-            format!(
-                "no {kind} with {which} in namespace {namespace} (checks look only in the pod's namespace)"
-            ),
+            wanted.none_found(namespace),
             vec![],
         );
     }

@@ -57,11 +57,15 @@ pub enum ConnectError {
 /// Once a response has begun, it has no time limit, because a watch may be silent for minutes. Single calls
 /// get their limit from [`retry`](crate::retry).
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    tls::install_provider();
-    let mut config = match kubeconfig {
+    of_config(match kubeconfig {
         Some(path) => from_file(path).await?,
         None => Config::incluster().map_err(ConnectError::InCluster)?,
-    };
+    })
+}
+
+/// The same client for a configuration that was made elsewhere.
+pub fn of_config(mut config: Config) -> Result<Client, ConnectError> {
+    tls::install_provider();
     // The caller decides which calls are repeated, and for how long.
     config.default_retry = false;
     let server = config.cluster_url.to_string();

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use kube::{
     Client,
-    api::GroupVersionKind,
+    api::{DynamicObject, GroupVersionKind},
     core::{ApiResource, GroupVersion},
-    discovery::{self, Scope},
+    discovery::{self, ApiCapabilities, Scope},
 };
+use serde_json::Value;
 use tokio::time::timeout;
 use tracing::debug;
 
@@ -27,22 +28,47 @@ pub enum Served {
     Namespaced(ApiResource),
 }
 
-/// The current answer of the API server about a kind; none if it does not answer.
-pub async fn served(client: &Client, api_version: &str, kind: &str) -> Option<Served> {
+/// How a cluster serves a kind, with its capabilities. None if there is no such kind.
+pub async fn discovered(
+    client: &Client,
+    api_version: &str,
+    kind: &str,
+) -> Result<Option<(ApiResource, ApiCapabilities)>, kube::Error> {
     let Ok(GroupVersion { group, version, .. }) = api_version.parse::<GroupVersion>() else {
-        return Some(Served::Missing);
+        return Ok(None);
     };
     let gvk = GroupVersionKind::gvk(&group, &version, kind);
-    match timeout(LIMIT, discovery::pinned_kind(client, &gvk)).await {
-        Ok(Ok((_, capabilities))) if capabilities.scope == Scope::Cluster => {
+    match discovery::pinned_kind(client, &gvk).await {
+        Ok(found) => Ok(Some(found)),
+        Err(kube::Error::Discovery(error)) => {
+            debug!(kind, error = report(&error), "kind not found");
+            Ok(None)
+        }
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The current answer of the API server about a kind; none if it does not answer.
+pub async fn served(client: &Client, api_version: &str, kind: &str) -> Option<Served> {
+    match timeout(LIMIT, discovered(client, api_version, kind)).await {
+        Ok(Ok(Some((_, capabilities)))) if capabilities.scope == Scope::Cluster => {
             Some(Served::ClusterScoped)
         }
-        Ok(Ok((resource, _))) => Some(Served::Namespaced(resource)),
-        Ok(Err(kube::Error::Discovery(error))) => {
-            debug!(kind, error = report(&error), "kind not found");
-            Some(Served::Missing)
-        }
-        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Some(Served::Missing),
+        Ok(Ok(Some((resource, _)))) => Some(Served::Namespaced(resource)),
+        Ok(Ok(None)) => Some(Served::Missing),
         Ok(Err(_)) | Err(_) => None,
     }
+}
+
+/// The whole object, with its kind, which lists omit, and without `managedFields`.
+#[must_use]
+pub fn whole(mut object: DynamicObject, kind: &ApiResource) -> Value {
+    object.metadata.managed_fields = None;
+    let mut value = serde_json::to_value(&object).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("apiVersion".to_owned(), kind.api_version.clone().into());
+        fields.insert("kind".to_owned(), kind.kind.clone().into());
+    }
+    value
 }

@@ -7,6 +7,7 @@ use std::hash::{Hash, Hasher};
 use k8s_openapi::api::rbac::v1 as rbac;
 
 use crate::User;
+use crate::attributes::service_account_user_name;
 
 /// A subject of a binding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,6 +69,19 @@ impl PartialEq<Subject> for Subject<&str> {
 }
 
 impl Subject {
+    /// A user who is this subject and no other.
+    #[must_use]
+    pub fn alone(&self) -> User {
+        let (name, groups) = match self {
+            Self::User(name) => (name.to_string(), Vec::new()),
+            Self::Group(name) => (String::new(), vec![name.to_string()]),
+            Self::ServiceAccount { namespace, name } => {
+                (service_account_user_name(namespace, name), Vec::new())
+            }
+        };
+        User { name, groups }
+    }
+
     /// True when it matches the user.
     #[must_use]
     pub fn applies_to(&self, user: &User) -> bool {
@@ -255,6 +269,14 @@ mod tests {
         ];
         let groups = prop::collection::vec(NAME, 0..3);
         (name, groups).prop_map(|(name, groups)| User { name, groups })
+    }
+
+    proptest! {
+        #[test]
+        fn a_subject_applies_to_the_user_that_is_it_alone(subject in subject()) {
+            let subject = subject.borrowed().keep();
+            prop_assert!(subject.applies_to(&subject.alone()));
+        }
     }
 
     #[test]

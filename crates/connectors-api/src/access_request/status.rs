@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
+use crate::access_policy::CheckGrantedPermission;
 use crate::opaque::Opaque;
 use crate::reason::Ready;
 use crate::words::words;
@@ -94,6 +96,39 @@ pub struct MatchedPolicy {
     /// The result of the policy for this request. Absent while its checks are awaited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<PolicyGrant>,
+}
+
+impl MatchedPolicy {
+    /// The name of the policy; empty if the entry does not say it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.metadata("name")
+    }
+
+    /// The UID of the policy; empty if the entry does not say it.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        self.metadata("uid")
+    }
+
+    fn metadata(&self, field: &str) -> &str {
+        let metadata = self.policy.0.get("metadata");
+        let text = metadata.and_then(|metadata| metadata.get(field)?.as_str());
+        text.unwrap_or_default()
+    }
+
+    /// What is checked and granted, as the entry keeps it. None if it keeps only the identity of the policy.
+    #[must_use]
+    pub fn frozen(&self) -> Option<CheckGrantedPermission> {
+        frozen(&self.policy.0)
+    }
+}
+
+/// The part of a kept policy that is evaluated. None if it is unreadable.
+#[must_use]
+pub fn frozen(policy: &Map<String, Value>) -> Option<CheckGrantedPermission> {
+    let granted = policy.get("spec")?.get("checkGrantedPermission")?;
+    serde_json::from_value(granted.clone()).ok()
 }
 
 words! {
@@ -240,4 +275,29 @@ pub struct Approval {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub message: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_says_which_policy_it_is_about_and_what_it_keeps_of_it() {
+        let entry = |policy: Value| -> MatchedPolicy {
+            serde_json::from_value(json!({"policy": policy})).unwrap()
+        };
+        let granted =
+            json!({"spec": {"checks": [], "permissions": {"roleTemplate": {"rules": []}}}});
+        let whole = entry(json!({
+            "metadata": {"name": "p", "uid": "u"}, "spec": {"checkGrantedPermission": granted},
+        }));
+        assert_eq!((whole.name(), whole.uid()), ("p", "u"));
+        assert!(whole.frozen().is_some());
+        let identity = entry(json!({"metadata": {"name": "p", "uid": 7}}));
+        assert_eq!((identity.name(), identity.uid()), ("p", ""));
+        assert_eq!(identity.frozen(), None);
+        assert_eq!(entry(json!({})).name(), "");
+    }
 }

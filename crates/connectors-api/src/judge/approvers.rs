@@ -123,19 +123,65 @@ pub(super) fn of(object: &Value) -> Approvals {
     approvals
 }
 
+/// An approver that an object lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedApprover {
+    /// The name of the user or group.
+    pub name: String,
+    /// Its members approve.
+    pub is_group: bool,
+    /// What it answered.
+    pub answer: ApproverAnswer,
+}
+
+/// The answer of an approver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApproverAnswer {
+    /// None yet.
+    Awaited,
+    /// A yes.
+    Approved,
+    /// A no.
+    Rejected,
+}
+
+/// The approvers that an object lists, in its order. Entries without a name are left out.
+pub fn listed(object: &Value) -> impl Iterator<Item = ListedApprover> {
+    list(object.pointer("/spec/approvers")).filter_map(|entry| {
+        Some(ListedApprover {
+            name: name(entry)?.to_owned(),
+            is_group: entry.get("type").and_then(Value::as_str) == Some("Group"),
+            answer: match entry.get("input").and_then(Value::as_str) {
+                Some(YES) => ApproverAnswer::Approved,
+                Some(NO) => ApproverAnswer::Rejected,
+                Some(_) | None => ApproverAnswer::Awaited,
+            },
+        })
+    })
+}
+
+impl ListedApprover {
+    /// True when an approval by it can count for a check that names its approvers, and excludes perhaps one user.
+    #[must_use]
+    pub fn can_count(&self, wanted: &Approvers, excluded: Option<&str>) -> bool {
+        let mut said = ApproverWords::default();
+        if self.is_group {
+            said.groups.insert(self.name.clone());
+        }
+        // The members of a group have names of their own.
+        let user = if self.is_group { "" } else { &self.name };
+        counts(wanted, excluded, user, &said)
+    }
+}
+
 /// The approvers of an object that have not answered, as part of a sentence.
 pub(super) fn awaited(object: &Value) -> String {
-    let has_answered = |it: &&Value| {
-        let input = it.get("input").and_then(Value::as_str);
-        matches!(input, Some(YES | NO))
+    let entries = listed(object).filter(|it| it.answer == ApproverAnswer::Awaited);
+    let named = |entry: ListedApprover| {
+        let group = if entry.is_group { "group " } else { "" };
+        format!("{group}{}", entry.name)
     };
-    let entries = list(object.pointer("/spec/approvers")).filter(|it| !has_answered(it));
-    let named = |entry: &Value| {
-        let is_group = entry.get("type").and_then(Value::as_str) == Some("Group");
-        let group = if is_group { "group " } else { "" };
-        Some(format!("{group}{}", name(entry)?))
-    };
-    let mut named = entries.filter_map(named);
+    let mut named = entries.map(named);
     let first: Vec<_> = named.by_ref().take(MOST_AWAITED).collect();
     match (first.is_empty(), named.count()) {
         (true, _) => "its approvers".to_owned(),
@@ -207,5 +253,62 @@ impl Approvals {
         let approvals = self.0.into_iter().map(approval);
         let approvals = approvals.filter(|it| it.group.is_some() || it.message.is_some());
         (names, approvals.take(MOST_APPROVALS).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn wanted(approvers: Value) -> Approvers {
+        serde_json::from_value(approvers).unwrap()
+    }
+
+    #[test]
+    fn approvers_are_listed_with_their_answers() {
+        let object = json!({"spec": {"approvers": [
+            {"name": "alice", "type": "User", "input": "pending"},
+            {"name": "bob", "input": "approve"},
+            {"name": "qa", "type": "Group", "input": "reject"},
+            {"input": "approve"},
+        ]}});
+        let found: Vec<_> = listed(&object)
+            .map(|it| (it.name, it.is_group, it.answer))
+            .collect();
+        let expected = [
+            ("alice", false, ApproverAnswer::Awaited),
+            ("bob", false, ApproverAnswer::Approved),
+            ("qa", true, ApproverAnswer::Rejected),
+        ];
+        let expected = expected.map(|(name, group, answer)| (name.to_owned(), group, answer));
+        assert_eq!(found, expected);
+        assert_eq!(awaited(&object), "its approvers alice");
+        assert_eq!(listed(&json!({})).count(), 0);
+    }
+
+    #[test]
+    fn an_approver_can_count_that_the_check_names_and_does_not_exclude() {
+        let approver = |name: &str, is_group| ListedApprover {
+            name: name.to_owned(),
+            is_group,
+            answer: ApproverAnswer::Awaited,
+        };
+        let named = wanted(json!({"users": ["alice"], "groups": ["qa"]}));
+        let anybody = wanted(json!({"notRequester": true}));
+        for (of, is_group, of_named, of_anybody) in [
+            ("alice", false, true, false),
+            ("bob", false, false, true),
+            ("qa", true, true, true),
+            // A group of a user's name, and a user of a group's.
+            ("alice", true, false, true),
+            ("qa", false, false, true),
+        ] {
+            let of = approver(of, is_group);
+            assert_eq!(of.can_count(&named, None), of_named, "{of:?}");
+            assert_eq!(of.can_count(&anybody, Some("alice")), of_anybody, "{of:?}");
+        }
+        assert!(!approver("alice", false).can_count(&named, Some("alice")));
     }
 }

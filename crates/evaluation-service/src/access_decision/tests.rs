@@ -1,6 +1,9 @@
 use authz::{Authorizer, AuthorizerDecision, ChainLink, Verdict};
 use connectors_api::AccessRequest;
-use connectors_api::access_request::{AccessRequestStatus, MatchedPolicy, PolicyGrant};
+use connectors_api::access_request::{
+    AccessRequestStatus, GrantState, MatchedPolicy, Phase, PolicyGrant,
+};
+use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID, MANAGED_BY};
 use connectors_api::reason::Ready;
 use evaluation_api::access::Gating;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};

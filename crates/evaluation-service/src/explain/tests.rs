@@ -1,4 +1,6 @@
-use connectors_api::config::Config;
+use connectors_api::access_policy::MOST_SELECTORS;
+use connectors_api::config::{Config, DefaultRequesters};
+use connectors_api::policy_order::MOST_PER_CONNECTOR;
 use serde_json::{Value, json};
 
 use super::*;

@@ -20,11 +20,11 @@ use crate::caller_quotas::CallerLimits;
 use crate::gate::Gate;
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::rego::WorkerPool;
 use crate::server::converse;
 use crate::service::Service;
 use crate::slots::Slots;
 use crate::world::{Follow, Shared};
+use rego_workers::WorkerPool;
 
 pub(super) const LIMITS: CallerLimits = CallerLimits {
     calls: 4,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
 use evaluation_service::metrics::Metrics;
-use evaluation_service::rego::{ModuleLimits, WorkerPool};
+use rego_workers::{ModuleLimits, WorkerPool};
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use service_kit::{
     admission::rule_since,
+    kinds::whole,
     lists::{self, Pages},
     retry::{CallError, RetryPolicy},
     watches::{Guarded, Labelled, Named, Parse, Plain, Unreadable},
@@ -195,7 +196,7 @@ impl Live {
             Api::namespaced_with(self.client.clone(), &name.namespace, kind);
         let call = format!("get {} {name}", kind.kind);
         let found = self.policy.call(call, || api.get_opt(&name.name)).await?;
-        let read = |object: DynamicObject| value(&object, kind);
+        let read = |object: DynamicObject| whole(object, kind);
         Ok(found.map(|it| it.object.map(read).map_err(Box::new)))
     }
 
@@ -302,19 +303,6 @@ pub fn binding(guarded: Guarded<RoleBinding>) -> Managed {
         object: ManagedObject::RoleBinding(guarded.object.map_err(|_| Unread)),
         metadata,
     }
-}
-
-/// The whole object, with its kind, which lists omit, and without `managedFields`.
-#[must_use]
-pub fn value(object: &DynamicObject, kind: &ApiResource) -> Value {
-    let mut object = object.clone();
-    object.metadata.managed_fields = None;
-    let mut value = serde_json::to_value(&object).unwrap_or_default();
-    if let Some(fields) = value.as_object_mut() {
-        fields.insert("apiVersion".to_owned(), kind.api_version.clone().into());
-        fields.insert("kind".to_owned(), kind.kind.clone().into());
-    }
-    value
 }
 
 #[cfg(test)]

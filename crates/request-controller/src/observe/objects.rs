@@ -22,7 +22,9 @@ use crate::{
     check_kinds,
     check_object::{self, CheckObject},
     dynamic::{self, FoundKind as KindFound},
-    selection::{CheckCandidates, CheckTrouble, FoundCandidates, Selection, WantedObjects},
+    selection::{
+        CheckCandidates, CheckTrouble, FoundCandidates, Selection, WantedObjects, kind_missing,
+    },
     verdict::EvidenceLook,
 };
 
@@ -116,7 +118,7 @@ impl CheckObjects {
     ) -> Result<FoundCandidates, ObserveError> {
         let selection = match &wanted.selection {
             Ok(selection) => selection,
-            Err(problem) => return Ok(Err((CheckTrouble::SelectorInvalid, problem.clone()))),
+            Err(problem) => return Ok(Err((CheckTrouble::SelectorInvalid, problem.to_string()))),
         };
         let resource = match self.resource(&wanted.kind, look.via).await? {
             Ok(resource) => resource,
@@ -333,9 +335,7 @@ fn selected(
 }
 
 fn missing(kind: &ObjectKind) -> (CheckTrouble, String) {
-    let ObjectKind { api_version, kind } = kind;
-    let message = format!("there is no kind {kind} of {api_version} in this cluster");
-    (CheckTrouble::KindMissing, message)
+    (CheckTrouble::KindMissing, kind_missing(kind))
 }
 
 pub(super) fn says_nothing(kind: &ObjectKind, object: &CheckObject) -> (CheckTrouble, String) {
@@ -366,7 +366,7 @@ mod tests {
     use service_kit::watches::Parse as _;
 
     use super::*;
-    use crate::{check_object::AsText, testing::Cluster};
+    use crate::{check_object::AsText, selection::SelectsNothing, testing::Cluster};
 
     fn begin(via: Via) -> Look {
         Look::begin(via, Arc::default())
@@ -382,7 +382,7 @@ mod tests {
                 kind: "ConfigMap".to_owned(),
             },
             needs_proof: false,
-            selection: Err("not needed here".to_owned()),
+            selection: Err(SelectsNothing::Invalid("not needed here".to_owned())),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is kept of a request: of most requests the evidence is the most, and no answer shows it.
 
 use connectors_api::access_request::{AccessRequestStatus, GrantState, MatchedPolicy, Phase};
+use connectors_api::pod_grant::{GrantFacts, RequestFacts};
 use connectors_api::reason::{AccessCheckReady, AccessPermissionSync, Ready};
 use connectors_api::request_order::Rank;
 use connectors_api::{AccessRequest, AccessRequestCondition, Condition};
@@ -117,11 +118,49 @@ impl KnownRequest {
     }
 }
 
+impl RequestFacts for KnownRequest {
+    fn namespace(&self) -> &str {
+        &self.tuple.namespace
+    }
+
+    fn uid(&self) -> Option<&str> {
+        self.uid.as_deref()
+    }
+
+    fn is_deleting(&self) -> bool {
+        self.is_deleting
+    }
+
+    fn phase(&self) -> Option<Phase> {
+        self.phase
+    }
+
+    fn pod_name(&self) -> &str {
+        &self.pod_name
+    }
+
+    fn is_in_pods_namespace(&self) -> bool {
+        self.is_in_pods_namespace
+    }
+
+    fn expires_at(&self) -> Option<Timestamp> {
+        self.expires_at
+    }
+
+    fn grants(&self) -> impl Iterator<Item = GrantFacts<'_>> {
+        self.policies.iter().map(|it| GrantFacts {
+            policy_uid: &it.uid,
+            state: it.state,
+            expires_at: it.expires_at,
+        })
+    }
+}
+
 fn policy(matched: &MatchedPolicy) -> Option<KnownPolicy> {
-    let uid = matched.policy.0.get("metadata")?.get("uid")?.as_str();
+    let uid = Some(matched.uid()).filter(|uid| !uid.is_empty());
     let grant = matched.grant.as_ref();
     Some(KnownPolicy {
-        uid: uid.filter(|uid| !uid.is_empty())?.into(),
+        uid: uid?.into(),
         state: grant.map(|grant| grant.state),
         expires_at: grant.and_then(|grant| grant.expires_at),
     })

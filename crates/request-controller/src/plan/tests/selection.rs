@@ -119,6 +119,7 @@ fn a_policy_of_another_namespace_selects_by_no_field_that_is_not_shared() {
     };
     assert_eq!(selects("apps", "[]"), Ok(true));
     let refused = selects("tools", "[]").unwrap_err();
+    let refused = refused.to_string();
     assert!(refused.contains("data.verdict is not shared"), "{refused}");
     let list = r#"[{"apiVersion": "v1", "kind": "ConfigMap", "fields": ["data.verdict"]}]"#;
     assert_eq!(selects("tools", list), Ok(true));

@@ -1,6 +1,7 @@
 //! The worker processes that run Rego: how many there are, which job a worker gets, and when one is killed and replaced
-//! because it takes too long. The number and the time are arguments of the service.
+//! because it takes too long. The number and the time are the caller's.
 
+use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -21,7 +22,6 @@ use tracing::warn;
 
 use super::frame::{self, HEAD, JobOut, Reply, Sound};
 use super::worker::ARGUMENT;
-use crate::metrics::Metrics;
 
 /// What a worker does before it is replaced, so that nothing adds up in it.
 const JOBS_PER_WORKER: usize = 1000;
@@ -82,6 +82,22 @@ pub enum PoolError {
     Broken(RegoFailure),
 }
 
+/// What a pool tells about its work.
+pub trait PoolWatcher: fmt::Debug + Send + Sync {
+    /// A worker process was started.
+    fn started(&self);
+
+    /// A module was evaluated. The time includes the wait for a worker.
+    fn evaluated(&self, outcome: &ModuleOutcome, time: Duration);
+}
+
+/// Watches nothing.
+impl PoolWatcher for () {
+    fn started(&self) {}
+
+    fn evaluated(&self, _: &ModuleOutcome, _: Duration) {}
+}
+
 /// Workers, started as they are needed. Clones share them.
 #[derive(Clone, Debug)]
 pub struct WorkerPool(Arc<PoolState>);
@@ -93,7 +109,7 @@ struct PoolState {
     places: Semaphore,
     idle: Mutex<Vec<PoolWorker>>,
     waiting: AtomicUsize,
-    metrics: Metrics,
+    watcher: Box<dyn PoolWatcher>,
 }
 
 #[derive(Debug)]
@@ -147,11 +163,11 @@ impl Drop for WaitingJob<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 impl WorkerPool {
-    /// Nobody gets a worker: whoever asks waits.
-    pub(crate) fn without_workers() -> Self {
-        let registry = prometheus::Registry::new();
+    /// A pool in which no job ever gets a worker.
+    #[must_use]
+    pub fn without_workers() -> Self {
         Self(Arc::new(PoolState {
             program: PathBuf::new(),
             limits: ModuleLimits {
@@ -164,12 +180,13 @@ impl WorkerPool {
             places: Semaphore::new(0),
             idle: Mutex::default(),
             waiting: AtomicUsize::new(0),
-            metrics: Metrics::register(&registry).unwrap_or_else(|error| panic!("{error}")),
+            watcher: Box::new(()),
         }))
     }
 
-    /// How many wait for a worker.
-    pub(crate) fn waiting(&self) -> usize {
+    /// The number of jobs that wait for a worker.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
         self.0.waiting.load(Ordering::Relaxed)
     }
 }
@@ -179,7 +196,7 @@ impl WorkerPool {
     pub async fn start(
         program: PathBuf,
         limits: ModuleLimits,
-        metrics: Metrics,
+        watcher: impl PoolWatcher + 'static,
     ) -> Result<Self, PoolError> {
         let inner = PoolState {
             places: Semaphore::new(limits.workers),
@@ -187,7 +204,7 @@ impl WorkerPool {
             waiting: AtomicUsize::new(0),
             program,
             limits,
-            metrics,
+            watcher: Box::new(watcher),
         };
         let worker = inner.spawn().map_err(PoolError::Spawn)?;
         let job = RegoJob {
@@ -220,7 +237,7 @@ impl WorkerPool {
         let outcome = reply
             .map_err(RegoFailure::from)
             .and_then(ModuleOutcome::from);
-        self.0.metrics.rego(&outcome, started.elapsed());
+        self.0.watcher.evaluated(&outcome, started.elapsed());
         busy.map_or(Ok(outcome), Err)
     }
 
@@ -319,7 +336,7 @@ impl PoolState {
             .spawn()?;
         let pipes = process.stdin.take().zip(process.stdout.take());
         let (input, output) = pipes.ok_or(io::ErrorKind::BrokenPipe)?;
-        self.metrics.rego_worker_started();
+        self.watcher.started();
         Ok(PoolWorker {
             process,
             input,

@@ -4,6 +4,11 @@
 //! module is parsed and evaluated in a worker: this very program, started by itself, without environment,
 //! with limits on address space, processor time and files. It takes one job at a time and is killed when
 //! it takes too long. What happens to one worker is the matter of one job.
+//!
+//! A program that has a [`WorkerPool`] calls [`run_worker`] when its first argument is [`ARGUMENT`].
+//!
+//! Knows nothing of clusters and callers. Invariant: only an answer in the exact form counts; everything else
+//! is a failure, and no failure passes.
 
 mod frame;
 mod worker;
@@ -11,4 +16,4 @@ mod worker_pool;
 
 pub use frame::Sound;
 pub use worker::{ARGUMENT, run as run_worker};
-pub use worker_pool::{ModuleLimits, ModuleOutcome, NoReply, PoolError, WorkerPool};
+pub use worker_pool::{ModuleLimits, ModuleOutcome, NoReply, PoolError, PoolWatcher, WorkerPool};
