@@ -1,0 +1,111 @@
+//! `explain`: why a pod waits, who can help, what ends the wait, and what to type next.
+
+pub mod report;
+pub mod text;
+
+mod checks;
+mod collect;
+mod ends;
+mod next;
+mod observe;
+mod seen;
+mod tell;
+
+use connectors_api::access_request::MatchedPolicy;
+use connectors_api::volume_attributes::ConnectorKey;
+use jiff::Timestamp;
+
+pub use observe::NothingToExplain;
+pub use report::Explanation;
+use report::{AccessWord, EndShown};
+pub use text::end_text;
+
+use crate::args::{ExplainArgs, ExplainTarget};
+use crate::exit::ExitWord;
+use crate::modules::Modules;
+use crate::reads::ClusterReads;
+use crate::terms::NamespacedName;
+use crate::unread::MissedRead;
+
+/// Why a question cannot be answered.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ExplainError {
+    /// The command line names no account.
+    NoAccount,
+    /// The object is missing, or could not be read.
+    Nothing(NothingToExplain),
+}
+
+/// The explanation of a target, at this time.
+pub async fn explain(
+    reads: &ClusterReads,
+    modules: &Modules,
+    args: &ExplainArgs,
+    namespace: &str,
+    system_namespace: &str,
+    now: Timestamp,
+) -> Result<(Explanation, Vec<MissedRead>), ExplainError> {
+    let within = |name: &str| NamespacedName::new(namespace, name);
+    let observed = match &args.target {
+        ExplainTarget::Pod(name) => observe::pod(reads, system_namespace, within(name)).await,
+        ExplainTarget::Request(name) => {
+            observe::request(reads, system_namespace, within(name)).await
+        }
+        ExplainTarget::Connector(name) => {
+            let account = args.as_account.as_ref().ok_or(ExplainError::NoAccount)?;
+            let account = account.within(namespace);
+            let connector = ConnectorKey {
+                namespace: namespace.to_owned(),
+                name: name.clone(),
+            };
+            let permission = args.permission;
+            Ok(observe::connector(reads, system_namespace, connector, permission, account).await)
+        }
+    };
+    let mut observed = observed.map_err(ExplainError::Nothing)?;
+    collect::judge_all(reads, modules, &mut observed).await;
+    let explanation = tell::explain(&observed, now);
+    Ok((explanation, observed.unread))
+}
+
+/// The explanation of a pod, without a look at the objects of checks.
+pub async fn of_pod_unjudged(
+    reads: &ClusterReads,
+    system_namespace: &str,
+    pod: NamespacedName,
+    now: Timestamp,
+) -> Result<(Explanation, Vec<MissedRead>), ExplainError> {
+    let observed = observe::pod(reads, system_namespace, pod).await;
+    let observed = observed.map_err(ExplainError::Nothing)?;
+    let explanation = tell::explain(&observed, now);
+    Ok((explanation, observed.unread))
+}
+
+/// What ends the grant of one policy for one pod.
+#[must_use]
+pub fn ends_of_grant(policy: &MatchedPolicy, connector: &str) -> Vec<EndShown> {
+    ends::of_one_grant(policy, connector)
+}
+
+/// How a program should take an explanation: yes only if there is access to every connector.
+#[must_use]
+pub fn exit(explanation: &Explanation) -> ExitWord {
+    let words = explanation.accesses.iter().map(|it| match it.state {
+        AccessWord::Standing | AccessWord::Granted | AccessWord::NotGated => ExitWord::Yes,
+        AccessWord::Waits
+        | AccessWord::Kept
+        | AccessWord::Refused
+        | AccessWord::Ended
+        | AccessWord::CouldAsk
+        | AccessWord::CannotAsk => ExitWord::No,
+        AccessWord::Unknown => ExitWord::Unknown,
+    });
+    let words: Vec<_> = words.collect();
+    if words.contains(&ExitWord::No) || !explanation.problems.is_empty() {
+        ExitWord::No
+    } else if words.contains(&ExitWord::Unknown) {
+        ExitWord::Unknown
+    } else {
+        ExitWord::Yes
+    }
+}

@@ -1,0 +1,161 @@
+//! What ends a wait or an access. Only what can happen is told.
+
+use connectors_api::access_policy::{CheckGrantedPermission, Latch};
+use connectors_api::access_request::MatchedPolicy;
+use connectors_api::approval_kind::records_approvers;
+use connectors_api::judge::{ProofNeeded, proof_needed};
+use connectors_api::policy_words::PolicyWord;
+use jiff::Timestamp;
+
+use super::report::{AccessShown, AccessWord, EndCause, EndShown};
+use super::seen::{AccessRead, PolicyRead};
+
+/// What ends the state of an access.
+pub(super) fn of(access: &AccessRead, shown: &AccessShown) -> Vec<EndShown> {
+    match shown.state {
+        AccessWord::Waits => of_wait(access, shown),
+        AccessWord::Granted => of_grant(access, shown),
+        AccessWord::Standing
+        | AccessWord::NotGated
+        | AccessWord::Kept
+        | AccessWord::Refused
+        | AccessWord::Ended
+        | AccessWord::CouldAsk
+        | AccessWord::CannotAsk
+        | AccessWord::Unknown => Vec::new(),
+    }
+}
+
+fn end(cause: EndCause, at: Option<Timestamp>, message: impl Into<String>) -> EndShown {
+    EndShown {
+        cause,
+        at,
+        message: message.into(),
+    }
+}
+
+fn granted_part(policy: &PolicyRead) -> Option<&CheckGrantedPermission> {
+    let policy = policy.policy.as_ref().ok()?;
+    policy.spec.check_granted_permission.as_ref()
+}
+
+fn of_wait(access: &AccessRead, shown: &AccessShown) -> Vec<EndShown> {
+    let applies = |policy: &PolicyRead| {
+        let mut all = shown.policies.iter();
+        all.any(|it| it.name == policy.name && it.applies == PolicyWord::Yes && it.grant.is_none())
+    };
+    let open: Vec<_> = access
+        .policies
+        .iter()
+        .flatten()
+        .filter(|it| applies(it))
+        .collect();
+    let mut ends = Vec::new();
+    match open.as_slice() {
+        [] => {
+            let message = "a policy that selects the connector and accepts the service account; one that is created later \
+                           counts";
+            ends.push(end(EndCause::ChecksPass, None, message));
+        }
+        [policy] => {
+            let message = format!(
+                "every check of policy {} passes: access is granted",
+                policy.name
+            );
+            ends.push(end(EndCause::ChecksPass, None, message));
+            let message = "a check object says no: the request is rejected, for this pod for good";
+            ends.push(end(EndCause::Rejection, None, message));
+        }
+        [_, ..] => {
+            let names: Vec<_> = open.iter().map(|it| it.name.as_str()).collect();
+            let message = format!(
+                "every check of one of the policies {} passes: access is granted",
+                names.join(", ")
+            );
+            ends.push(end(EndCause::ChecksPass, None, message));
+            let message = "a check object of each policy says no: the request is rejected, for this pod for good";
+            ends.push(end(EndCause::Rejection, None, message));
+        }
+    }
+    let created = shown.request.as_ref().and_then(|it| it.created);
+    for policy in open {
+        let limits = granted_part(policy).and_then(|it| it.spec.limits.as_ref());
+        let timeout = limits.and_then(|it| it.pending_timeout.as_ref());
+        if let Some(timeout) = timeout {
+            let at = created.and_then(|it| it.checked_add(timeout.get()).ok());
+            let message = format!(
+                "policy {} waits no longer than its pendingTimeout, and then refuses for good",
+                policy.name
+            );
+            ends.push(end(EndCause::PendingTimeout, at, message));
+        }
+    }
+    ends.push(end(EndCause::PodEnds, None, "the pod is deleted"));
+    ends
+}
+
+fn of_grant(access: &AccessRead, shown: &AccessShown) -> Vec<EndShown> {
+    let mut ends = Vec::new();
+    let request = access.request.there();
+    let status = request.and_then(|it| it.status.as_ref());
+    let matched = status.into_iter().flat_map(|it| &it.policies);
+    let is_in_force = |it: &&MatchedPolicy| {
+        let mut shown = shown.policies.iter().filter(|it| it.is_granted());
+        shown.any(|shown| shown.name == it.name())
+    };
+    let granting: Vec<_> = matched.filter(is_in_force).collect();
+    for policy in &granting {
+        of_policy(policy, &mut ends);
+    }
+    let names: Vec<_> = granting.iter().map(|it| it.name()).collect();
+    let message = format!(
+        "policy {}, connector {} or the request is deleted",
+        names.join(", "),
+        shown.connector.name
+    );
+    ends.push(end(EndCause::Deleted, None, message));
+    ends.push(end(EndCause::PodEnds, None, "the pod ends or is deleted"));
+    ends
+}
+
+/// What ends the grant of one policy for one pod.
+pub(super) fn of_one_grant(policy: &MatchedPolicy, connector: &str) -> Vec<EndShown> {
+    let mut ends = Vec::new();
+    of_policy(policy, &mut ends);
+    let message = format!(
+        "policy {}, connector {connector} or the request is deleted",
+        policy.name()
+    );
+    ends.push(end(EndCause::Deleted, None, message));
+    ends.push(end(EndCause::PodEnds, None, "the pod ends or is deleted"));
+    ends
+}
+
+/// What ends the grant of one policy.
+fn of_policy(policy: &MatchedPolicy, ends: &mut Vec<EndShown>) {
+    let name = policy.name();
+    let grant = policy.grant.as_ref();
+    if let Some(at) = grant.and_then(|it| it.expires_at) {
+        let message = format!("the maxDuration of policy {name}");
+        ends.push(end(EndCause::MaxDuration, Some(at), message));
+    }
+    let checks = policy.frozen().map(|it| it.spec.checks).unwrap_or_default();
+    for check in &checks {
+        let kind = &check.selector.object_ref.kind;
+        let of = format!("{kind} of check {}", check.name);
+        let is_followed = check.latch != Latch::Once;
+        // An ApprovalTask takes no more answers once it is approved.
+        if is_followed && !records_approvers(&check.selector.object_ref) {
+            let message = format!("the {of} leaves its passing state");
+            ends.push(end(EndCause::ApprovalWithdrawn, None, message));
+        }
+        if check.latch == Latch::WhileHolds {
+            let message = format!("the {of} is deleted");
+            ends.push(end(EndCause::ApprovalDeleted, None, message));
+        }
+        if is_followed && matches!(proof_needed(check), ProofNeeded::By(_)) {
+            let message = format!("the pipeline run of check {} is cancelled", check.name);
+            ends.push(end(EndCause::RunCancelled, None, message));
+        }
+    }
+}

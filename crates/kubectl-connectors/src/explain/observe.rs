@@ -1,0 +1,419 @@
+//! Reads what an explanation needs. The number of calls depends on the pod's connectors, on the policies that apply and
+//! on their checks; not on the number of requests.
+
+use std::collections::BTreeMap;
+
+use connectors_api::access_policy::SubjectSpec;
+use connectors_api::config::{CONFIG_MAP, Knowledge};
+use connectors_api::connector::Selectable;
+use connectors_api::labels::CONTEXT_OBJECT_UID;
+use connectors_api::policy_words::looks_at_account;
+use connectors_api::request_name::RequestIdentity;
+use connectors_api::request_order;
+use connectors_api::volume_attributes::{self, CSI_DRIVER, ConnectorKey};
+use connectors_api::{AccessPolicy, AccessPolicySpec, AccessRequest, Permission};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
+use kube::core::ApiResource;
+use serde_json::Value;
+use service_kit::watches::{Labelled, Named, Plain};
+
+use super::seen::{AccessRead, Labels, Observed, PodRead, PolicyRead, text};
+use crate::reads::{ClusterReads, Found, ReadResult, ReviewOf, Strict};
+use crate::terms::NamespacedName;
+use crate::unread::{MissedRead, Presence, known};
+
+/// The verb of every mount.
+const ANY_VERB: &str = "*";
+/// The account of pods that name none.
+const DEFAULT_ACCOUNT: &str = "default";
+
+/// Why there is nothing to explain.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NothingToExplain {
+    /// The object does not exist.
+    Missing(String),
+    /// It could not be read.
+    Unread(MissedRead),
+}
+
+impl From<MissedRead> for NothingToExplain {
+    fn from(unread: MissedRead) -> Self {
+        Self::Unread(unread)
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct WantedAccess {
+    connector: ConnectorKey,
+    permission: Permission,
+}
+
+/// Observes a pod with all its connectors.
+pub(super) async fn pod(
+    reads: &ClusterReads,
+    system_namespace: &str,
+    name: NamespacedName,
+) -> Result<Observed, NothingToExplain> {
+    let found = reads.object(&pods(), &name.namespace, &name.name).await?;
+    let Some(Ok(object)) = found else {
+        return Err(NothingToExplain::Missing(format!("there is no pod {name}")));
+    };
+    let account = account_of(&object, &name.namespace);
+    let (wanted, problems) = wanted(&object, &name.namespace);
+    let pod = PodRead {
+        uid: text(&object, "/metadata/uid").map(str::to_owned),
+        object: Some(object),
+        is_known: true,
+        name,
+    };
+    let observer = Observer::new(reads, system_namespace, account, Some(pod));
+    Ok(observer.observe(wanted, problems).await)
+}
+
+/// Observes what a request is about.
+pub(super) async fn request(
+    reads: &ClusterReads,
+    system_namespace: &str,
+    name: NamespacedName,
+) -> Result<Observed, NothingToExplain> {
+    let found = reads.one::<AccessRequest, Strict>(&name.namespace, &name.name);
+    let request = match found.await? {
+        Some(Ok(request)) => request,
+        Some(Err(unreadable)) => {
+            let message = format!("the AccessRequest {name} cannot be read: {unreadable}");
+            return Err(NothingToExplain::Missing(message));
+        }
+        None => {
+            let message = format!("there is no AccessRequest {name}");
+            return Err(NothingToExplain::Missing(message));
+        }
+    };
+    let spec = &request.spec;
+    let context = &spec.context.object_ref;
+    let account = NamespacedName::new(spec.subject_namespace(), &spec.subject.name);
+    let pod_name = NamespacedName::new(&context.namespace, &context.name);
+    let wanted = WantedAccess {
+        connector: ConnectorKey {
+            namespace: name.namespace,
+            name: spec.connector_ref.name.clone(),
+        },
+        permission: spec.permission,
+    };
+    let mut unread = Vec::new();
+    let kind = pods();
+    let found = reads.object(&kind, &context.namespace, &context.name);
+    let found = known(found.await, &mut unread);
+    let is_same =
+        |pod: &Value| context.uid.is_none() || text(pod, "/metadata/uid") == context.uid.as_deref();
+    let pod = PodRead {
+        name: pod_name,
+        uid: context.uid.clone(),
+        is_known: found.is_some(),
+        object: found.flatten().and_then(Result::ok).filter(is_same),
+    };
+    let mut observer = Observer::new(reads, system_namespace, account, Some(pod));
+    observer.unread = unread;
+    observer.request = Some(request);
+    Ok(observer.observe(vec![wanted], Vec::new()).await)
+}
+
+/// Observes a connector and an account, without a pod.
+pub(super) async fn connector(
+    reads: &ClusterReads,
+    system_namespace: &str,
+    connector: ConnectorKey,
+    permission: Permission,
+    account: NamespacedName,
+) -> Observed {
+    let wanted = WantedAccess {
+        connector,
+        permission,
+    };
+    let observer = Observer::new(reads, system_namespace, account, None);
+    observer.observe(vec![wanted], Vec::new()).await
+}
+
+/// The connectors that a pod names in its volumes, and what is wrong with the others.
+fn wanted(pod: &Value, namespace: &str) -> (Vec<WantedAccess>, Vec<String>) {
+    let (mut wanted, mut problems) = (Vec::new(), Vec::new());
+    let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
+    for volume in volumes.into_iter().flatten() {
+        if text(volume, "/csi/driver") != Some(CSI_DRIVER) {
+            continue;
+        }
+        let attributes = volume.pointer("/csi/volumeAttributes");
+        let attributes = attributes.and_then(Value::as_object).into_iter().flatten();
+        let attributes: BTreeMap<&str, &str> = attributes
+            .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+            .collect();
+        match volume_attributes::parse(namespace, &attributes) {
+            Ok(found) => {
+                for connector in found.connectors {
+                    let access = WantedAccess {
+                        connector,
+                        permission: found.permission,
+                    };
+                    if !wanted.contains(&access) {
+                        wanted.push(access);
+                    }
+                }
+            }
+            Err(error) => {
+                let name = text(volume, "/name").unwrap_or_default();
+                problems.push(format!("volume {name}: {error}"));
+            }
+        }
+    }
+    (wanted, problems)
+}
+
+fn account_of(pod: &Value, namespace: &str) -> NamespacedName {
+    let name = text(pod, "/spec/serviceAccountName").filter(|it| !it.is_empty());
+    NamespacedName::new(namespace, name.unwrap_or(DEFAULT_ACCOUNT))
+}
+
+fn pods() -> ApiResource {
+    ApiResource::erase::<Pod>(&())
+}
+
+/// What is read once for all connectors.
+struct Observer<'a> {
+    reads: &'a ClusterReads,
+    system_namespace: &'a str,
+    account: NamespacedName,
+    pod: Option<PodRead>,
+    /// The request that is asked about.
+    request: Option<AccessRequest>,
+    unread: Vec<MissedRead>,
+}
+
+/// What one namespace of connectors has.
+struct NamespaceRead {
+    policies: Option<Vec<Found<AccessPolicy>>>,
+    requests: Option<Vec<AccessRequest>>,
+}
+
+impl<'a> Observer<'a> {
+    fn new(
+        reads: &'a ClusterReads,
+        system_namespace: &'a str,
+        account: NamespacedName,
+        pod: Option<PodRead>,
+    ) -> Self {
+        Self {
+            reads,
+            system_namespace,
+            account,
+            pod,
+            request: None,
+            unread: Vec::new(),
+        }
+    }
+
+    async fn observe(mut self, wanted: Vec<WantedAccess>, problems: Vec<String>) -> Observed {
+        let settings = self.settings().await;
+        let mut namespaces: BTreeMap<String, NamespaceRead> = BTreeMap::new();
+        for WantedAccess { connector, .. } in &wanted {
+            if !namespaces.contains_key(&connector.namespace) {
+                let read = self.namespace(&connector.namespace).await;
+                namespaces.insert(connector.namespace.clone(), read);
+            }
+        }
+        let specs = || {
+            let policies = namespaces.values().filter_map(|it| it.policies.as_ref());
+            policies.flatten().flatten().map(|it| &it.spec)
+        };
+        let needs_account = specs().any(looks_at_account);
+        let needs_namespace = specs().any(looks_at_namespace);
+        let account_labels = if needs_account {
+            self.account_labels().await
+        } else {
+            None
+        };
+        let namespace_labels = if needs_namespace {
+            self.namespace_labels().await
+        } else {
+            None
+        };
+        let mut accesses = Vec::new();
+        for wanted in wanted {
+            let namespace = namespaces.get(&wanted.connector.namespace);
+            accesses.push(self.access(wanted, namespace).await);
+        }
+        Observed {
+            pod: self.pod,
+            account: self.account,
+            system_namespace: self.system_namespace.to_owned(),
+            settings,
+            account_labels,
+            namespace_labels,
+            problems,
+            accesses,
+            kinds: BTreeMap::new(),
+            unread: self.unread,
+        }
+    }
+
+    fn known<T>(&mut self, read: ReadResult<T>) -> Option<T> {
+        known(read, &mut self.unread)
+    }
+
+    async fn settings(&mut self) -> Option<Knowledge> {
+        let found = self
+            .reads
+            .one::<ConfigMap, Plain>(self.system_namespace, CONFIG_MAP);
+        let found = found.await;
+        let map = self.known(found)??.ok()?;
+        let mut knowledge = Knowledge::default();
+        // What is wrong with the settings is told by the services, which keep the last known values.
+        let _ = knowledge.learn(&map.data.unwrap_or_default());
+        Some(knowledge)
+    }
+
+    async fn namespace(&mut self, namespace: &str) -> NamespaceRead {
+        let policies = self.reads.all::<AccessPolicy, Strict>(namespace, "").await;
+        let policies = self.known(policies);
+        let uid = self.pod.as_ref().and_then(|it| it.uid.clone());
+        let requests = match uid {
+            Some(uid) if self.request.is_none() => {
+                let labels = format!("{CONTEXT_OBJECT_UID}={uid}");
+                let listed = self.reads.all::<AccessRequest, Strict>(namespace, &labels);
+                let listed = listed.await;
+                let listed = self.known(listed);
+                listed.map(|it| it.into_iter().flatten().collect())
+            }
+            Some(_) | None => Some(Vec::new()),
+        };
+        NamespaceRead { policies, requests }
+    }
+
+    async fn account_labels(&mut self) -> Option<Labels> {
+        let NamespacedName { namespace, name } = &self.account;
+        let found = self.reads.one::<ServiceAccount, Named>(namespace, name);
+        let found = found.await;
+        let account = self.known(found)??.ok()?;
+        Some(account.metadata.labels.unwrap_or_default())
+    }
+
+    async fn namespace_labels(&mut self) -> Option<Labels> {
+        let found = self
+            .reads
+            .one_of_cluster::<Namespace>(&self.account.namespace)
+            .await;
+        let namespace = self.known(found)??.ok()?;
+        Some(namespace.metadata.labels.unwrap_or_default())
+    }
+
+    async fn access(
+        &mut self,
+        wanted: WantedAccess,
+        namespace: Option<&NamespaceRead>,
+    ) -> AccessRead {
+        let WantedAccess {
+            connector,
+            permission,
+        } = wanted;
+        let found = self
+            .reads
+            .one::<Selectable, Labelled>(&connector.namespace, &connector.name);
+        let found = found.await.map(|found| {
+            let found = found.and_then(Result::ok);
+            found.map(|it| it.metadata.labels.unwrap_or_default())
+        });
+        let labels = Presence::of(found, &mut self.unread);
+        let user = authz::User::service_account(&self.account.namespace, &self.account.name);
+        let question = ReviewOf {
+            verb: ANY_VERB,
+            subresource: permission.as_str(),
+            namespace: &connector.namespace,
+            connector: &connector.name,
+        };
+        let review = self.reads.may(&user, question).await;
+        let standing = self
+            .known(review)
+            .map(|it| (it.allowed, it.reason.unwrap_or_default()));
+        let listed = namespace.and_then(|it| it.requests.as_ref());
+        let request = if let Some(request) = &self.request {
+            Presence::There(Box::new(request.clone()))
+        } else if let Some(listed) = listed {
+            self.deciding(listed, &connector, permission).await
+        } else {
+            Presence::Unread
+        };
+        let policies = namespace.and_then(|it| it.policies.as_ref());
+        let policies = policies.map(|all| {
+            let mut all: Vec<_> = all.iter().cloned().map(PolicyRead::of).collect();
+            all.sort_by(|a, b| a.name.cmp(&b.name));
+            all
+        });
+        AccessRead {
+            connector,
+            permission,
+            labels,
+            standing,
+            request,
+            policies,
+        }
+    }
+
+    /// The request that decides. One without its label, which every writer of the request can take away, is found by the
+    /// name that the node plugin gives it.
+    async fn deciding(
+        &mut self,
+        requests: &[AccessRequest],
+        connector: &ConnectorKey,
+        permission: Permission,
+    ) -> Presence<Box<AccessRequest>> {
+        let Some(uid) = self.pod.as_ref().and_then(|it| it.uid.clone()) else {
+            return Presence::Absent;
+        };
+        let identity = RequestIdentity {
+            subject_namespace: &self.account.namespace,
+            subject_name: &self.account.name,
+            connector: &connector.name,
+            permission,
+            pod_uid: &uid,
+        };
+        let name = identity.name();
+        let is_about = |it: &&AccessRequest| {
+            let spec = &it.spec;
+            spec.connector_ref.name == connector.name
+                && spec.permission == permission
+                && spec.subject.name == self.account.name
+                && spec.subject_namespace() == self.account.namespace
+                && spec.context.object_ref.uid.as_ref() == Some(&uid)
+        };
+        let mut about: Vec<AccessRequest> = requests.iter().filter(is_about).cloned().collect();
+        if !about
+            .iter()
+            .any(|it| it.metadata.name.as_deref() == Some(&name))
+        {
+            let found = self
+                .reads
+                .one::<AccessRequest, Strict>(&connector.namespace, &name);
+            let found = found.await;
+            match self.known(found) {
+                Some(found) => about.extend(found.and_then(Result::ok)),
+                None if about.is_empty() => return Presence::Unread,
+                None => {}
+            }
+        }
+        let deciding = request_order::deciding(&about).cloned();
+        deciding.map_or(Presence::Absent, |it| Presence::There(Box::new(it)))
+    }
+}
+
+/// True when the labels of a namespace can make a difference to what a policy says.
+fn looks_at_namespace(spec: &AccessPolicySpec) -> bool {
+    let standing = spec.default_permission.as_ref();
+    let granted = spec.check_granted_permission.as_ref();
+    let standing = standing.map(|it| it.binding_template.subjects.as_slice());
+    let requesters = granted.and_then(|it| it.requesters.as_deref());
+    let by_label = |it: &SubjectSpec| it.namespace_selector.is_some();
+    standing
+        .into_iter()
+        .chain(requesters)
+        .flatten()
+        .any(by_label)
+}

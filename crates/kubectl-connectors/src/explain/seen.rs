@@ -1,0 +1,214 @@
+//! What was read for an explanation. It holds facts, and the judgement of the shared judge on them.
+
+use std::collections::BTreeMap;
+
+use connectors_api::access_policy::ObjectKind;
+use connectors_api::config::Knowledge;
+use connectors_api::judge::{JudgeError, Judgement};
+use connectors_api::volume_attributes::ConnectorKey;
+use connectors_api::wanted_objects::{CheckTrouble, WantedObjects};
+use connectors_api::{AccessPolicy, AccessRequest, Permission};
+use jiff::Timestamp;
+use serde_json::Value;
+use service_kit::watches::Unreadable;
+
+use super::report::PodWord;
+use crate::reads::Found;
+use crate::terms::NamespacedName;
+use crate::unread::{MissedRead, Presence};
+
+/// Labels by key.
+pub(super) type Labels = BTreeMap<String, String>;
+
+/// Everything that was read for one explanation.
+#[derive(Debug)]
+pub(super) struct Observed {
+    /// The pod. None for a question about a connector and an account.
+    pub(super) pod: Option<PodRead>,
+    /// The account that asks.
+    pub(super) account: NamespacedName,
+    /// The namespace of the installation.
+    pub(super) system_namespace: String,
+    /// The settings of the installation; none if they could not be read.
+    pub(super) settings: Option<Knowledge>,
+    /// The labels of the account; none if they are not known or not needed.
+    pub(super) account_labels: Option<Labels>,
+    /// The labels of the account's namespace; none if they are not known or not needed.
+    pub(super) namespace_labels: Option<Labels>,
+    /// What is wrong with the volumes of the pod.
+    pub(super) problems: Vec<String>,
+    /// The connectors that are asked about.
+    pub(super) accesses: Vec<AccessRead>,
+    /// The kinds of check objects.
+    pub(super) kinds: BTreeMap<ObjectKind, KindRead>,
+    /// What could not be read.
+    pub(super) unread: Vec<MissedRead>,
+}
+
+/// A pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PodRead {
+    /// Namespace and name.
+    pub(super) name: NamespacedName,
+    /// The UID that is asked about, if it is known.
+    pub(super) uid: Option<String>,
+    /// The whole pod; none if it is gone, or another pod has its name.
+    pub(super) object: Option<Value>,
+    /// Whether it could be read.
+    pub(super) is_known: bool,
+}
+
+/// A connector that is asked about.
+#[derive(Debug)]
+pub(super) struct AccessRead {
+    /// The connector.
+    pub(super) connector: ConnectorKey,
+    /// The permission.
+    pub(super) permission: Permission,
+    /// The labels of the connector.
+    pub(super) labels: Presence<Labels>,
+    /// Whether the account holds a standing permission, with the API server's reason; none if it could not be asked.
+    pub(super) standing: Option<(bool, String)>,
+    /// The request that decides.
+    pub(super) request: Presence<Box<AccessRequest>>,
+    /// The policies of the connector's namespace; none if they could not be read.
+    pub(super) policies: Option<Vec<PolicyRead>>,
+}
+
+/// A policy.
+#[derive(Debug)]
+pub(super) struct PolicyRead {
+    /// The name.
+    pub(super) name: String,
+    /// The UID.
+    pub(super) uid: String,
+    /// When it was created.
+    pub(super) created: Option<Timestamp>,
+    /// It is being deleted.
+    pub(super) is_going: bool,
+    /// The policy, or why it cannot be understood.
+    pub(super) policy: Result<Box<AccessPolicy>, String>,
+    /// What its checks say now; none if they were not looked at.
+    pub(super) judged: Option<PolicyJudged>,
+}
+
+impl PolicyRead {
+    /// From an object of a list.
+    #[must_use]
+    pub(super) fn of(found: Found<AccessPolicy>) -> Self {
+        match found {
+            Ok(policy) => {
+                let metadata = &policy.metadata;
+                Self {
+                    name: metadata.name.clone().unwrap_or_default(),
+                    uid: metadata.uid.clone().unwrap_or_default(),
+                    created: metadata.creation_timestamp.as_ref().map(|it| it.0),
+                    is_going: metadata.deletion_timestamp.is_some(),
+                    policy: Ok(Box::new(policy)),
+                    judged: None,
+                }
+            }
+            Err(unreadable) => {
+                let Unreadable { metadata, problem } = *unreadable;
+                Self {
+                    name: metadata.name.unwrap_or_default(),
+                    uid: metadata.uid.unwrap_or_default(),
+                    created: None,
+                    is_going: metadata.deletion_timestamp.is_some(),
+                    policy: Err(problem),
+                    judged: None,
+                }
+            }
+        }
+    }
+}
+
+/// What the checks of a policy say about a pod.
+#[derive(Debug)]
+pub(super) struct PolicyJudged {
+    /// The objects of each check, in the policy's order.
+    pub(super) checks: Vec<CheckRead>,
+    /// The judgement.
+    pub(super) judgement: Result<Judgement, JudgeError>,
+    /// It is not known whether an admission rule keeps the creators of pipeline runs true.
+    pub(super) lacks_creators: bool,
+}
+
+/// The objects of one check.
+#[derive(Debug)]
+pub(super) struct CheckRead {
+    /// What it selects.
+    pub(super) wanted: WantedObjects,
+    /// A Rego module decides.
+    pub(super) has_module: bool,
+    /// The objects; an error if there can be none.
+    pub(super) found: Result<Vec<CandidateRead>, CheckProblem>,
+    /// Why some of them could not be read.
+    pub(super) problem: Option<String>,
+}
+
+/// Why the objects of a check are not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CheckProblem {
+    /// Nothing can be selected, in the words of the services.
+    Trouble(CheckTrouble, String),
+    /// The user may not read them, or they could not be read.
+    Unread(MissedRead),
+}
+
+/// An object that a check found.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct CandidateRead {
+    /// The object.
+    pub(super) object: Value,
+    /// The objects between it and the pod, in the order in which they were looked for.
+    pub(super) links: Vec<LinkRead>,
+    /// The accounts, users and groups that may write its state; none if that is not known or not needed.
+    pub(super) writers: Option<Vec<String>>,
+}
+
+/// An object of a proof.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LinkRead {
+    /// The kind.
+    pub(super) kind: String,
+    /// The name.
+    pub(super) name: String,
+    /// Whether it is there; none if it could not be read.
+    pub(super) is_there: Option<bool>,
+}
+
+/// A kind of check objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KindRead {
+    /// Plural, dot, group.
+    pub(super) resource: String,
+    /// Its status is written separately.
+    pub(super) has_status: bool,
+}
+
+impl PodRead {
+    /// Where the pod stands.
+    #[must_use]
+    pub(super) fn word(&self) -> PodWord {
+        let Some(object) = &self.object else {
+            return if self.is_known {
+                PodWord::Gone
+            } else {
+                PodWord::Unknown
+            };
+        };
+        match text(object, "/status/phase") {
+            Some("Succeeded" | "Failed") => PodWord::Finished,
+            _ if text(object, "/metadata/deletionTimestamp").is_some() => PodWord::Terminating,
+            Some("Running") => PodWord::Running,
+            Some(_) | None => PodWord::Pending,
+        }
+    }
+}
+
+/// A text of an object.
+#[must_use]
+pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+    object.pointer(pointer).and_then(Value::as_str)
+}

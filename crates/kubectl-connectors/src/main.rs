@@ -1,0 +1,7 @@
+//! The kubectl plugin `kubectl connectors`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kubectl_connectors::main()
+}

@@ -1,0 +1,61 @@
+//! Rego modules of policies, run as the services run them: in a process that can be killed, with limits on time and
+//! memory. A module is written by the author of a policy, who may be somebody else than the user.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
+use rego_workers::{ModuleLimits, NoReply, PoolError, Sound, WorkerPool};
+use service_kit::report;
+use tokio::sync::OnceCell;
+
+/// The defaults of the evaluation service.
+const LIMITS: ModuleLimits = ModuleLimits {
+    workers: 2,
+    time: Duration::from_secs(1),
+    memory: 128 << 20,
+    output: 16 << 10,
+    module: 16 << 10,
+};
+
+/// Runs modules. A process is started when the first module is run.
+#[derive(Debug)]
+pub struct Modules {
+    program: PathBuf,
+    pool: OnceCell<Result<WorkerPool, String>>,
+}
+
+impl Modules {
+    /// In processes of this program, which must be the plugin itself.
+    #[must_use]
+    pub const fn of(program: PathBuf) -> Self {
+        Self {
+            program,
+            pool: OnceCell::const_new(),
+        }
+    }
+
+    /// What a module says of an object.
+    pub async fn evaluate(&self, job: RegoJob<'_>) -> Result<RegoAnswer, RegoFailure> {
+        let pool = self.pool().await?;
+        pool.evaluate(job)
+            .await
+            .unwrap_or_else(|error| Err(error.into()))
+    }
+
+    /// Whether a module could decide at all.
+    pub async fn validate(&self, module: &str) -> Result<Sound, RegoFailure> {
+        let pool = self.pool().await?;
+        let sound = pool.validate(module).await;
+        sound.unwrap_or_else(|error: NoReply| Err(error.into()))
+    }
+
+    async fn pool(&self) -> Result<&WorkerPool, RegoFailure> {
+        let start = || async {
+            let pool = WorkerPool::start(self.program.clone(), LIMITS, ()).await;
+            pool.map_err(|error: PoolError| report(&error))
+        };
+        let pool = self.pool.get_or_init(start).await;
+        pool.as_ref().map_err(|why| RegoFailure::Limit(why.clone()))
+    }
+}

@@ -1,0 +1,489 @@
+//! All calls to the API server. Each is a read; access reviews are created and not stored.
+
+use std::collections::HashMap;
+use std::fmt::{Debug, Display};
+use std::pin::pin;
+use std::time::Duration;
+
+use connectors_api::access_policy::ObjectKind;
+use connectors_api::{AccessPolicy, AccessRequest, names, parse};
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
+    SubjectAccessReviewSpec, SubjectAccessReviewStatus,
+};
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::api::{DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::core::ApiResource;
+use kube::discovery::Scope;
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use service_kit::admission::rule_since;
+use service_kit::kinds::{discovered, whole};
+use service_kit::report;
+use service_kit::retry::{Backoff, CallError, RetryPolicy};
+use service_kit::watches::{Guarded, Parse, Unreadable};
+use tokio::time::sleep;
+
+use crate::unread::{MissedRead, ReadOf, ReadVerb};
+
+/// The answer to a read.
+pub type ReadResult<T> = Result<T, MissedRead>;
+
+/// An object, or why it cannot be understood.
+pub type Found<K> = Result<K, Box<Unreadable>>;
+
+/// For this product's own kinds: an unknown field is an error, because ignoring it could widen access.
+#[derive(Clone, Copy, Debug)]
+pub enum Strict {}
+
+impl Parse<AccessPolicy> for Strict {
+    fn parse(json: &str) -> Result<AccessPolicy, String> {
+        parse::object(&tree(json)?).map_err(|error| error.to_string())
+    }
+}
+
+impl Parse<AccessRequest> for Strict {
+    fn parse(json: &str) -> Result<AccessRequest, String> {
+        parse::object(&tree(json)?).map_err(|error| error.to_string())
+    }
+}
+
+/// The parser's own message is left out, because it may quote the text.
+fn tree(json: &str) -> Result<Value, String> {
+    serde_json::from_str(json)
+        .map_err(|error| format!("no JSON that can be read, at column {}", error.column()))
+}
+
+/// A kind as the cluster serves it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KindServed {
+    /// There is none of this name.
+    Missing,
+    /// Its objects are in no namespace.
+    ClusterScoped,
+    /// Its objects are in namespaces.
+    Namespaced {
+        /// How it is asked for.
+        resource: Box<ApiResource>,
+        /// Its status is written separately.
+        has_status: bool,
+    },
+}
+
+/// Some objects of a kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SomeObjects {
+    /// The objects, whole, without `managedFields`.
+    pub objects: Vec<Value>,
+    /// Why one or more are missing.
+    pub problem: Option<String>,
+}
+
+/// An access question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReviewOf<'a> {
+    /// The verb.
+    pub verb: &'a str,
+    /// The subresource of connectors.
+    pub subresource: &'a str,
+    /// The namespace of the connector.
+    pub namespace: &'a str,
+    /// The connector.
+    pub connector: &'a str,
+}
+
+/// Reads as one user.
+#[derive(Clone)]
+pub struct ClusterReads {
+    client: Client,
+    calls: RetryPolicy,
+}
+
+/// The pause before a list after a watch that broke.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Objects of one page where they are tenants': each may have 1.5 MB.
+const PAGE: u32 = 16;
+/// The limit of bytes in all objects that one check finds. The request-controller has the same.
+const MOST_LISTED: usize = 4 * 1024 * 1024;
+
+impl ClusterReads {
+    /// With a limit on the time of one call.
+    #[must_use]
+    pub fn new(client: Client, timeout: Duration) -> Self {
+        let calls = RetryPolicy {
+            attempts: 3,
+            attempt: timeout,
+            total: timeout,
+            pauses: Backoff::new(Duration::from_millis(100), Duration::from_secs(1)),
+        };
+        Self { client, calls }
+    }
+
+    /// An object of a kind with namespaces, if there is one.
+    pub async fn one<K, P>(&self, namespace: &str, name: &str) -> ReadResult<Option<Found<K>>>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug,
+        P: Parse<K>,
+        Guarded<K, P>: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + DeserializeOwned
+            + Clone
+            + Debug,
+    {
+        let api: Api<Guarded<K, P>> = Api::namespaced(self.client.clone(), namespace);
+        let resource = resource_of::<K>();
+        let read = get(&resource, namespace, name);
+        let found = self.call(read, || api.get_opt(name)).await?;
+        Ok(found.map(|it| it.object.map_err(Box::new)))
+    }
+
+    /// An object of a kind without namespaces, if there is one.
+    pub async fn one_of_cluster<K>(&self, name: &str) -> ReadResult<Option<Found<K>>>
+    where
+        K: Resource<Scope = ClusterResourceScope, DynamicType = ()>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        let api: Api<Guarded<K>> = Api::all(self.client.clone());
+        let resource = resource_of::<K>();
+        let found = self
+            .call(get(&resource, "", name), || api.get_opt(name))
+            .await?;
+        Ok(found.map(|it| it.object.map_err(Box::new)))
+    }
+
+    /// All objects of a kind with namespaces: of one namespace, or of all if it is empty. It is one call, however many
+    /// there are.
+    pub async fn all<K, P>(&self, namespace: &str, labels: &str) -> ReadResult<Vec<Found<K>>>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug,
+        P: Parse<K>,
+        Guarded<K, P>: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + DeserializeOwned
+            + Clone
+            + Debug,
+    {
+        let api: Api<Guarded<K, P>> = if namespace.is_empty() {
+            Api::all(self.client.clone())
+        } else {
+            Api::namespaced(self.client.clone(), namespace)
+        };
+        let resource = resource_of::<K>();
+        let params = with_labels(labels);
+        let read = list(&resource, namespace);
+        let listed = self.call(read, || api.list(&params)).await?;
+        Ok(listed
+            .items
+            .into_iter()
+            .map(|it| it.object.map_err(Box::new))
+            .collect())
+    }
+
+    /// Hands out all objects, and then those of each change, until `each` says that this is enough. A deleted object is
+    /// handed out once more.
+    pub async fn follow<K, P>(
+        &self,
+        namespace: &str,
+        mut each: impl FnMut(Vec<Found<K>>) -> bool,
+    ) -> ReadResult<()>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + 'static,
+        P: Parse<K> + 'static,
+        Guarded<K, P>: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + DeserializeOwned
+            + Clone
+            + Debug
+            + 'static,
+    {
+        let api: Api<Guarded<K, P>> = if namespace.is_empty() {
+            Api::all(self.client.clone())
+        } else {
+            Api::namespaced(self.client.clone(), namespace)
+        };
+        let resource = resource_of::<K>();
+        let read = list(&resource, namespace);
+        // The versions that were handed out: a list after a gap repeats what is known.
+        let mut known: HashMap<String, String> = HashMap::new();
+        loop {
+            let params = ListParams::default();
+            let listed = self.call(read, || api.list(&params)).await?;
+            let mut version = listed.metadata.resource_version.unwrap_or_default();
+            let is_first = known.is_empty();
+            let news = listed.items.into_iter().filter(|it| is_new(&mut known, it));
+            let news: Vec<_> = news.map(|it| it.object.map_err(Box::new)).collect();
+            if (is_first || !news.is_empty()) && !each(news) {
+                return Ok(());
+            }
+            loop {
+                let params = WatchParams::default();
+                let changes = self.call(read, || api.watch(&params, &version)).await?;
+                let mut changes = pin!(changes);
+                let mut is_over = false;
+                while let Some(change) = changes.next().await {
+                    match change {
+                        Ok(WatchEvent::Added(it) | WatchEvent::Modified(it)) => {
+                            version = it.resource_version().unwrap_or(version);
+                            if is_new(&mut known, &it) && !each(vec![it.object.map_err(Box::new)]) {
+                                return Ok(());
+                            }
+                        }
+                        Ok(WatchEvent::Deleted(it)) => {
+                            version = it.resource_version().unwrap_or(version);
+                            known.remove(&it.uid().unwrap_or_default());
+                            if !each(vec![it.object.map_err(Box::new)]) {
+                                return Ok(());
+                            }
+                        }
+                        Ok(WatchEvent::Bookmark(it)) => version = it.metadata.resource_version,
+                        // The version is too old, or the connection broke.
+                        Ok(WatchEvent::Error(_)) | Err(_) => {
+                            is_over = true;
+                            break;
+                        }
+                    }
+                }
+                if is_over {
+                    sleep(PAUSE).await;
+                    break;
+                }
+            }
+        }
+    }
+
+    /// All objects of a kind without namespaces, in one call.
+    pub async fn all_of_cluster<K>(&self) -> ReadResult<Vec<Found<K>>>
+    where
+        K: Resource<Scope = ClusterResourceScope, DynamicType = ()>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        let api: Api<Guarded<K>> = Api::all(self.client.clone());
+        let resource = resource_of::<K>();
+        let params = ListParams::default();
+        let listed = self.call(list(&resource, ""), || api.list(&params)).await?;
+        Ok(listed
+            .items
+            .into_iter()
+            .map(|it| it.object.map_err(Box::new))
+            .collect())
+    }
+
+    /// How the cluster serves a kind.
+    pub async fn served(&self, kind: &ObjectKind) -> ReadResult<KindServed> {
+        let ObjectKind { api_version, kind } = kind;
+        let read = get(api_version, "", kind);
+        let found = self.call(read, || discovered(&self.client, api_version, kind));
+        Ok(match found.await? {
+            None => KindServed::Missing,
+            Some((_, capabilities)) if capabilities.scope == Scope::Cluster => {
+                KindServed::ClusterScoped
+            }
+            Some((resource, capabilities)) => {
+                let mut parts = capabilities.subresources.iter();
+                KindServed::Namespaced {
+                    has_status: parts.any(|(part, _)| part.plural == "status"),
+                    resource: Box::new(resource),
+                }
+            }
+        })
+    }
+
+    /// An object of any kind with namespaces.
+    pub async fn object(
+        &self,
+        kind: &ApiResource,
+        namespace: &str,
+        name: &str,
+    ) -> ReadResult<Option<Found<Value>>> {
+        let api: Api<Guarded<DynamicObject>> =
+            Api::namespaced_with(self.client.clone(), namespace, kind);
+        let resource = resource_name(&kind.plural, &kind.group);
+        let read = get(&resource, namespace, name);
+        let found = self.call(read, || api.get_opt(name)).await?;
+        let whole = |object| whole(object, kind);
+        Ok(found.map(|it| it.object.map(whole).map_err(Box::new)))
+    }
+
+    /// Objects of any kind with these labels, up to a number and a size.
+    pub async fn objects(
+        &self,
+        kind: &ApiResource,
+        namespace: &str,
+        labels: &str,
+        most: usize,
+    ) -> ReadResult<SomeObjects> {
+        let api: Api<Guarded<DynamicObject>> =
+            Api::namespaced_with(self.client.clone(), namespace, kind);
+        let resource = resource_name(&kind.plural, &kind.group);
+        let read = list(&resource, namespace);
+        let mut params = with_labels(labels).limit(PAGE);
+        let (mut found, mut weight) = (SomeObjects::default(), 0);
+        loop {
+            let page = self.call(read, || api.list(&params)).await?;
+            let next = page.metadata.continue_.filter(|it| !it.is_empty());
+            for object in page.items {
+                match object.object {
+                    Ok(object) => {
+                        let object = whole(object, kind);
+                        weight += parse::json_bytes(&object);
+                        found.objects.push(object);
+                    }
+                    Err(unreadable) => {
+                        let name = unreadable.metadata.name.unwrap_or_default();
+                        found.problem = Some(format!("{} {name} cannot be read", kind.kind));
+                    }
+                }
+            }
+            let is_over = found.objects.len() > most || weight > MOST_LISTED;
+            match next {
+                Some(next) if !is_over => params = params.continue_token(&next),
+                Some(_) => {
+                    found.problem = Some(format!(
+                        "there are more than {most} objects, or {MOST_LISTED} bytes of them"
+                    ));
+                    return Ok(found);
+                }
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// Whether an account may do something, as the API server's own authorizers say.
+    pub async fn may(
+        &self,
+        user: &authz::User,
+        question: ReviewOf<'_>,
+    ) -> ReadResult<SubjectAccessReviewStatus> {
+        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(user.name.clone()),
+                groups: Some(user.groups.clone()),
+                resource_attributes: Some(attributes(question)),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let read = create("subjectaccessreviews.authorization.k8s.io");
+        let params = PostParams::default();
+        let answer = self.call(read, || api.create(&params, &review)).await?;
+        Ok(answer.status.unwrap_or_default())
+    }
+
+    /// Whether the user may do something.
+    pub async fn i_may(&self, question: ReviewOf<'_>) -> ReadResult<SubjectAccessReviewStatus> {
+        let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
+        let review = SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(attributes(question)),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        };
+        let read = create("selfsubjectaccessreviews.authorization.k8s.io");
+        let params = PostParams::default();
+        let answer = self.call(read, || api.create(&params, &review)).await?;
+        Ok(answer.status.unwrap_or_default())
+    }
+
+    /// Since when the admission rule is in force that keeps the creators of pipeline runs true.
+    pub async fn creators_since(&self) -> ReadResult<Option<Timestamp>> {
+        let read = get(
+            "validatingadmissionpolicies.admissionregistration.k8s.io",
+            "",
+            names::CREATOR_RULE,
+        );
+        let since = rule_since(&self.client, &self.calls, names::CREATOR_RULE).await;
+        since.map_err(|error| unread(read, &error))
+    }
+
+    async fn call<T, F, A>(&self, read: ReadOf<'_>, attempt: A) -> ReadResult<T>
+    where
+        A: FnMut() -> F,
+        F: Future<Output = Result<T, kube::Error>>,
+    {
+        let called = self.calls.call(read, attempt).await;
+        called.map_err(|error| unread(read, &error))
+    }
+}
+
+/// True for an object in a version that was not handed out yet.
+fn is_new<K: Resource>(known: &mut HashMap<String, String>, object: &K) -> bool {
+    let uid = object.uid().unwrap_or_default();
+    let version = object.resource_version().unwrap_or_default();
+    known.insert(uid, version.clone()) != Some(version)
+}
+
+const fn get<'a>(resource: &'a str, namespace: &'a str, name: &'a str) -> ReadOf<'a> {
+    ReadOf {
+        verb: ReadVerb::Get,
+        resource,
+        namespace,
+        name,
+    }
+}
+
+const fn list<'a>(resource: &'a str, namespace: &'a str) -> ReadOf<'a> {
+    ReadOf {
+        verb: ReadVerb::List,
+        resource,
+        namespace,
+        name: "",
+    }
+}
+
+const fn create(resource: &str) -> ReadOf<'_> {
+    ReadOf {
+        verb: ReadVerb::Create,
+        resource,
+        namespace: "",
+        name: "",
+    }
+}
+
+fn unread(read: ReadOf<'_>, error: &CallError) -> MissedRead {
+    MissedRead::of(read, error.status(), &report(error))
+}
+
+fn with_labels(labels: &str) -> ListParams {
+    if labels.is_empty() {
+        ListParams::default()
+    } else {
+        ListParams::default().labels(labels)
+    }
+}
+
+fn resource_of<K: Resource<DynamicType = ()>>() -> String {
+    resource_name(&K::plural(&()), &K::group(&()))
+}
+
+/// As RBAC names it.
+fn resource_name(plural: &impl Display, group: &str) -> String {
+    if group.is_empty() {
+        plural.to_string()
+    } else {
+        format!("{plural}.{group}")
+    }
+}
+
+fn attributes(question: ReviewOf<'_>) -> ResourceAttributes {
+    let ReviewOf {
+        verb,
+        subresource,
+        namespace,
+        connector,
+    } = question;
+    ResourceAttributes {
+        group: Some(names::GROUP.to_owned()),
+        resource: Some(names::CONNECTORS.to_owned()),
+        subresource: Some(subresource.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(connector.to_owned()),
+        verb: Some(verb.to_owned()),
+        ..ResourceAttributes::default()
+    }
+}

@@ -1,0 +1,59 @@
+//! What `-o json` says, in one versioned schema. Fields may be added; none changes its meaning or goes away within a
+//! version.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::can_i::CanIShown;
+use crate::explain::Explanation;
+use crate::grants::GrantList;
+use crate::requests::RequestList;
+use crate::terms::API_VERSION;
+use crate::top::TopList;
+use crate::unread::MissedRead;
+use crate::who_can::WhoCanShown;
+
+/// The answer to a command.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Always `cli.connectors.alauda.io/v1`.
+    pub api_version: &'static str,
+    /// The answer, by the command that was asked.
+    #[serde(flatten)]
+    pub body: ReportBody,
+    /// What could not be read. The answer was given without it.
+    pub unread: Vec<MissedRead>,
+}
+
+/// The answer, by the command that was asked.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "kind")]
+pub enum ReportBody {
+    /// Of `explain`.
+    Explanation(Explanation),
+    /// Of `requests`.
+    RequestList(RequestList),
+    /// Of `grants`.
+    GrantList(GrantList),
+    /// Of `who-can`.
+    WhoCan(WhoCanShown),
+    /// Of `can-i`.
+    CanI(CanIShown),
+    /// Of `top`.
+    Top(TopList),
+}
+
+impl Report {
+    /// An answer, and what it was given without. What is unread is told once each.
+    #[must_use]
+    pub fn new(body: ReportBody, mut unread: Vec<MissedRead>) -> Self {
+        unread.sort();
+        unread.dedup();
+        Self {
+            api_version: API_VERSION,
+            body,
+            unread,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The plugin on an API server in memory, as its user types it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod calls;
+mod cluster;
+mod documents;
+mod explain;
+mod lists;
+mod output;
+mod pipeline;
+mod rights;
+mod situations;
