@@ -10,6 +10,7 @@ use connectors_api::{Permission, volume_attributes};
 
 use crate::exit::ExitWord;
 use crate::output::Format;
+use crate::policy_test::report::TestFormat;
 use crate::terms::NamespacedName;
 
 /// Why does my pod wait, who can help, what would this policy do?
@@ -138,6 +139,8 @@ pub enum PluginCommand {
     /// Show what waits longest, by the namespace of the pods
     #[command(after_help = TOP)]
     Top(TopArgs),
+    /// Look at policies in files, and test them without a cluster
+    Policy(PolicyArgs),
     /// Print a script that completes commands and flags in a shell
     #[command(after_help = COMPLETION)]
     Completion(CompletionArgs),
@@ -198,6 +201,26 @@ const TOP: &str = "\
 Examples:
   # What waits longest for connectors of any namespace?
   kubectl connectors top -A";
+
+const LINT: &str = "\
+Examples:
+  # What the webhook would say about policies, with line and column
+  kubectl connectors policy lint policies/*.yaml
+
+  # In a script: warnings fail too
+  kubectl connectors policy lint --strict policy.yaml
+
+The exit code is 1 if the webhook would refuse a policy.";
+
+const TEST: &str = "\
+Examples:
+  # Every PolicyTest in the directory and below it
+  kubectl connectors policy test policies
+
+  # For a CI system
+  kubectl connectors policy test policies --format junit
+
+The exit code is 1 if an answer is another one than expected.";
 
 const COMPLETION: &str = "\
 Examples:
@@ -322,6 +345,49 @@ pub struct TopArgs {
     /// How many namespaces are listed
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     pub limit: usize,
+}
+
+/// The arguments of `policy`.
+#[derive(Debug, clap::Args)]
+pub struct PolicyArgs {
+    /// What is asked about policies
+    #[command(subcommand)]
+    pub command: PolicyCommand,
+}
+
+/// A question about policies in files.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Say what is wrong or suspicious about policies in files, as the webhook judges them
+    #[command(after_help = LINT)]
+    Lint(LintArgs),
+    /// Compare what policies say about objects in files with what is expected
+    #[command(after_help = TEST)]
+    Test(TestArgs),
+}
+
+/// The arguments of `policy lint`.
+#[derive(Debug, clap::Args)]
+pub struct LintArgs {
+    /// Files of YAML or JSON; objects of other kinds in them are skipped
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// Warnings fail too
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// The arguments of `policy test`.
+#[derive(Debug, clap::Args)]
+pub struct TestArgs {
+    /// A directory of objects and tests
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+
+    /// The form of the report, where -o is table
+    #[arg(long, value_enum, default_value_t = TestFormat::Text)]
+    pub format: TestFormat,
 }
 
 /// The arguments of `completion`.

@@ -8,6 +8,7 @@ mod collect;
 mod ends;
 mod next;
 mod observe;
+pub mod offline;
 mod seen;
 mod tell;
 

@@ -7,6 +7,8 @@ use serde::Serialize;
 use crate::can_i::CanIShown;
 use crate::explain::Explanation;
 use crate::grants::GrantList;
+use crate::lint::LintReport;
+use crate::policy_test::TestReport;
 use crate::requests::RequestList;
 use crate::terms::API_VERSION;
 use crate::top::TopList;
@@ -42,6 +44,10 @@ pub enum ReportBody {
     CanI(CanIShown),
     /// Of `top`.
     Top(TopList),
+    /// Of `policy lint`.
+    PolicyLint(LintReport),
+    /// Of `policy test`.
+    PolicyTestReport(TestReport),
 }
 
 impl Report {

@@ -13,15 +13,19 @@ use service_kit::report as chain;
 use service_kit::watches::Plain;
 
 use crate::args::{
-    Args, CanIArgs, CommonFlags, GrantsArgs, PluginCommand, RequestsArgs, TopArgs, WhoCanArgs,
+    Args, CanIArgs, CommonFlags, GrantsArgs, PluginCommand, PolicyCommand, RequestsArgs, TopArgs,
+    WhoCanArgs,
 };
 use crate::can_i::{self, Asking, CanIQuestion};
 use crate::connect::{self, Connection};
 use crate::exit::ExitWord;
 use crate::explain::{self, ExplainError, NothingToExplain};
+use crate::files::{self, ObjectFile};
 use crate::grants;
+use crate::lint;
 use crate::modules::Modules;
 use crate::output::{self, Colours, Format, Tone};
+use crate::policy_test::{self, report::TestFormat};
 use crate::rbac;
 use crate::reads::{ClusterReads, Found, Strict};
 use crate::report::{Report, ReportBody};
@@ -95,6 +99,7 @@ pub async fn run(args: Args, place: &RunPlace) -> Outcome {
                 env!("CARGO_PKG_VERSION")
             ));
         }
+        PluginCommand::Policy(args) => return policy(&args.command, common.output, place).await,
         question @ (PluginCommand::Explain(_)
         | PluginCommand::Requests(_)
         | PluginCommand::Grants(_)
@@ -146,9 +151,10 @@ pub async fn ask(
         PluginCommand::WhoCan(args) => asked.who_can(args).await,
         PluginCommand::CanI(args) => asked.can_i(args).await,
         PluginCommand::Top(args) => asked.top(args).await,
-        PluginCommand::Completion(_) | PluginCommand::Schema | PluginCommand::Version => {
-            Outcome::error(ExitWord::Usage, "this command asks no cluster")
-        }
+        PluginCommand::Policy(_)
+        | PluginCommand::Completion(_)
+        | PluginCommand::Schema
+        | PluginCommand::Version => Outcome::error(ExitWord::Usage, "this command asks no cluster"),
     }
 }
 
@@ -327,6 +333,55 @@ fn for_programs(report: &Report, format: Format) -> Result<String, String> {
     }
 }
 
+/// Questions about files. They need no cluster.
+async fn policy(command: &PolicyCommand, format: Format, place: &RunPlace) -> Outcome {
+    let now = (place.now)();
+    let (text, body, exit) = match command {
+        PolicyCommand::Lint(args) => {
+            let files: Vec<_> = args.files.iter().map(|it| ObjectFile::read(it)).collect();
+            let report = lint::lint(&files, &place.modules).await;
+            let (text, exit) = (
+                lint::text(&report, place.colours),
+                lint::exit(&report, args.strict),
+            );
+            (text, ReportBody::PolicyLint(report), exit)
+        }
+        PolicyCommand::Test(args) => {
+            let directories = match files::of_directory(&args.directory) {
+                Ok(directories) => directories,
+                Err(problem) => return Outcome::error(ExitWord::Usage, &problem.message),
+            };
+            let report = policy_test::test(&directories, &place.modules, now).await;
+            if report.cases.is_empty() && report.problems.is_empty() {
+                let message = format!(
+                    "{} holds no document of kind PolicyTest",
+                    args.directory.display()
+                );
+                return Outcome::error(ExitWord::Usage, &message);
+            }
+            let text = match args.format {
+                TestFormat::Text => policy_test::report::text(&report, place.colours),
+                TestFormat::Tap => policy_test::report::tap(&report),
+                TestFormat::Junit => policy_test::report::junit(&report),
+            };
+            let exit = policy_test::report::exit(&report);
+            (text, ReportBody::PolicyTestReport(report), exit)
+        }
+    };
+    let output = match format {
+        Format::Table => Ok(text),
+        Format::Json | Format::Yaml => for_programs(&Report::new(body, Vec::new()), format),
+    };
+    match output {
+        Ok(output) => Outcome {
+            output,
+            errors: String::new(),
+            exit,
+        },
+        Err(error) => Outcome::error(ExitWord::Unknown, &error),
+    }
+}
+
 fn not_explained(error: &ExplainError) -> Outcome {
     match error {
         ExplainError::NoAccount => Outcome::error(
@@ -349,6 +404,8 @@ fn exit(report: &Report) -> ExitWord {
         | ReportBody::GrantList(_)
         | ReportBody::WhoCan(_)
         | ReportBody::Top(_) => ExitWord::Yes,
+        ReportBody::PolicyLint(report) => lint::exit(report, false),
+        ReportBody::PolicyTestReport(report) => policy_test::report::exit(report),
     }
 }
 
@@ -360,6 +417,8 @@ fn table(report: &Report, colours: Colours, now: Timestamp) -> String {
         ReportBody::WhoCan(who) => who_can::text(who, now, colours),
         ReportBody::CanI(shown) => can_i::text(shown, colours),
         ReportBody::Top(top) => top::text(top, colours),
+        ReportBody::PolicyLint(report) => lint::text(report, colours),
+        ReportBody::PolicyTestReport(report) => policy_test::report::text(report, colours),
     }
 }
 

@@ -14,5 +14,6 @@ mod explain;
 mod lists;
 mod output;
 mod pipeline;
+mod policies;
 mod rights;
 mod situations;

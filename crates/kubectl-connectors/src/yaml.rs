@@ -1,0 +1,229 @@
+//! YAML documents with the position of each of their fields, so that an error can name the line.
+
+use std::collections::BTreeMap;
+
+use granit_parser::{Event, Parser};
+use serde::Deserialize as _;
+use serde_json::Value;
+use thiserror::Error;
+
+/// A line and a column, both counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct YamlPosition {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+/// One document of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct YamlDocument {
+    /// Its content.
+    pub value: Value,
+    /// Where each field stands, by its path: names joined by dots, positions of lists in brackets.
+    positions: BTreeMap<String, YamlPosition>,
+    start: YamlPosition,
+}
+
+/// Why a text is not YAML.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {}: {message}", position.line)]
+pub struct YamlError {
+    /// Where.
+    pub position: YamlPosition,
+    /// Why.
+    pub message: String,
+}
+
+impl YamlDocument {
+    /// Where a field stands; where the nearest field around it stands if it is not written.
+    #[must_use]
+    pub fn position(&self, path: &str) -> YamlPosition {
+        let mut path = path;
+        loop {
+            if let Some(found) = self.positions.get(path) {
+                return *found;
+            }
+            match path.rfind(['.', '[']) {
+                Some(end) => path = path.get(..end).unwrap_or_default(),
+                None => return self.start,
+            }
+        }
+    }
+}
+
+/// The documents of a text. Empty documents are left out.
+pub fn documents(text: &str) -> Result<Vec<YamlDocument>, YamlError> {
+    let positions = positions(text)?;
+    let mut documents = Vec::new();
+    for (document, (start, positions)) in serde_yaml::Deserializer::from_str(text).zip(positions) {
+        let value = Value::deserialize(document).map_err(|error| YamlError {
+            position: error.location().map_or(start, |at| YamlPosition {
+                line: at.line(),
+                column: at.column(),
+            }),
+            message: error.to_string(),
+        })?;
+        if !value.is_null() {
+            documents.push(YamlDocument {
+                value,
+                positions,
+                start,
+            });
+        }
+    }
+    Ok(documents)
+}
+
+type Positions = BTreeMap<String, YamlPosition>;
+
+/// The collection that is being read.
+enum Frame {
+    /// A mapping at a path, and the path of the key whose value comes next.
+    Mapping(String, Option<String>),
+    /// A list at a path, and the position of the next item.
+    Sequence(String, usize),
+}
+
+/// Where each document begins, and where its fields stand.
+#[allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "the parser may have further events, which are no nodes"
+)]
+fn positions(text: &str) -> Result<Vec<(YamlPosition, Positions)>, YamlError> {
+    let mut found: Vec<(YamlPosition, Positions)> = Vec::new();
+    let mut frames: Vec<Frame> = Vec::new();
+    for next in Parser::new_from_str(text) {
+        let (event, span) = next.map_err(|error| YamlError {
+            position: YamlPosition {
+                line: error.marker().line(),
+                column: error.marker().col() + 1,
+            },
+            message: error.to_string(),
+        })?;
+        let at = YamlPosition {
+            line: span.start.line(),
+            column: span.start.col() + 1,
+        };
+        let is_node = matches!(
+            event,
+            Event::Scalar(..)
+                | Event::Alias(_)
+                | Event::MappingStart(..)
+                | Event::SequenceStart(..)
+        );
+        let mut node = String::new();
+        if matches!(event, Event::DocumentStart(..)) {
+            found.push((at, Positions::new()));
+        } else if is_node {
+            if let (Some(Frame::Mapping(path, key @ None)), Event::Scalar(name, ..)) =
+                (frames.last_mut(), &event)
+            {
+                let path = if path.is_empty() {
+                    name.to_string()
+                } else {
+                    format!("{path}.{name}")
+                };
+                if let Some((_, positions)) = found.last_mut() {
+                    positions.insert(path.clone(), at);
+                }
+                *key = Some(path);
+                continue;
+            }
+            node = node_path(&mut frames);
+            if let Some((_, positions)) = found.last_mut().filter(|_| !node.is_empty()) {
+                positions.entry(node.clone()).or_insert(at);
+            }
+        }
+        match event {
+            Event::MappingStart(..) => frames.push(Frame::Mapping(node, None)),
+            Event::SequenceStart(..) => frames.push(Frame::Sequence(node, 0)),
+            Event::MappingEnd | Event::SequenceEnd => drop(frames.pop()),
+            _ => {}
+        }
+    }
+    // A document without a mark may have no node at all.
+    for (start, positions) in &mut found {
+        if let Some(first) = positions.values().min() {
+            *start = *first;
+        }
+    }
+    Ok(found)
+}
+
+/// The path of the node that begins now.
+fn node_path(frames: &mut [Frame]) -> String {
+    match frames.last_mut() {
+        None => String::new(),
+        // A key that is no scalar has no name; its value stands where the mapping does.
+        Some(Frame::Mapping(path, key)) => key.take().unwrap_or_else(|| path.clone()),
+        Some(Frame::Sequence(path, next)) => {
+            let node = format!("{path}[{next}]");
+            *next += 1;
+            node
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const TEXT: &str = "\
+# A comment.
+a:
+  b: [1, {c: x}]
+  d:
+  - e: 1
+    f: 2
+---
+---
+g: &anchor {h: 1}
+i: *anchor
+";
+
+    #[test]
+    fn each_field_has_its_line_and_column() {
+        let documents = documents(TEXT).unwrap();
+        let [first, second] = documents.as_slice() else {
+            panic!("{documents:?}");
+        };
+        assert_eq!(
+            first.value,
+            json!({"a": {"b": [1, {"c": "x"}], "d": [{"e": 1, "f": 2}]}})
+        );
+        let at = |document: &YamlDocument, path: &str| {
+            let YamlPosition { line, column } = document.position(path);
+            (line, column)
+        };
+        for (path, position) in [
+            ("a", (2, 1)),
+            ("a.b", (3, 3)),
+            ("a.b[1]", (3, 10)),
+            ("a.b[1].c", (3, 11)),
+            ("a.d[0].f", (6, 5)),
+            // What is not written is told where it would be.
+            ("a.d[0].missing", (5, 5)),
+            ("a.b[7].x", (3, 3)),
+            ("other", (2, 1)),
+            ("", (2, 1)),
+        ] {
+            assert_eq!(at(first, path), position, "{path}");
+        }
+        assert_eq!(second.value["i"], json!({"h": 1}));
+        assert_eq!(at(second, "g.h"), (9, 13));
+        assert_eq!(at(second, "i"), (10, 1));
+    }
+
+    #[test]
+    fn a_text_that_is_no_yaml_names_the_line() {
+        for text in ["a: 1\nb: [", "a: 1\n b: 2\n", "\ta: 1", "a: *unknown"] {
+            let error = documents(text).unwrap_err();
+            assert!(error.position.line >= 1, "{text}: {error}");
+        }
+        assert_eq!(documents("").unwrap(), []);
+    }
+}

@@ -1,0 +1,408 @@
+//! `policy lint` and `policy test`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Parser as _;
+use kubectl_connectors::args::Args;
+use kubectl_connectors::modules::Modules;
+use kubectl_connectors::output::Colours;
+use kubectl_connectors::run::{self, Outcome, RunPlace};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::cluster::{change, pod, policy, start};
+
+async fn offline(args: &[&str]) -> Outcome {
+    let args = ["kubectl-connectors", "policy"].iter().chain(args);
+    let place = RunPlace {
+        modules: Modules::of(PathBuf::from(env!("CARGO_BIN_EXE_kubectl-connectors"))),
+        colours: Colours::Off,
+        now: start,
+        print: Box::new(|_| true),
+    };
+    run::run(Args::try_parse_from(args).unwrap(), &place).await
+}
+
+/// Files of a directory that goes away with the test.
+fn directory(files: &[(&str, String)]) -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = place.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    place
+}
+
+fn shown(place: &TempDir, text: &str) -> String {
+    text.replace(place.path().to_str().unwrap(), "DIR")
+}
+
+fn documents(objects: &[Value]) -> String {
+    let texts: Vec<_> = objects
+        .iter()
+        .map(|it| serde_yaml::to_string(it).unwrap())
+        .collect();
+    texts.join("---\n")
+}
+
+#[derive(Deserialize)]
+struct RefusedPolicies {
+    bases: BTreeMap<String, Value>,
+    cases: Vec<RefusedPolicy>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct RefusedPolicy {
+    name: String,
+    base: String,
+    set: BTreeMap<String, Value>,
+    message: String,
+    neighbour: Option<BTreeMap<String, Value>>,
+}
+
+fn with(base: &Value, set: &BTreeMap<String, Value>) -> Value {
+    let mut spec = base.clone();
+    for (path, value) in set {
+        let (parent, field) = path.rsplit_once('/').unwrap();
+        spec.pointer_mut(parent).unwrap()[field] = value.clone();
+    }
+    json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+        "metadata": {"name": "p", "namespace": "tools"}, "spec": spec,
+    })
+}
+
+async fn errors_of(policy: &Value) -> (u8, Vec<Value>) {
+    let place = directory(&[("p.yaml", documents(std::slice::from_ref(policy)))]);
+    let file = place.path().join("p.yaml");
+    let outcome = offline(&["lint", file.to_str().unwrap(), "-o", "json"]).await;
+    let report: Value = serde_json::from_str(&outcome.output).unwrap();
+    let findings = report["files"][0]["policies"][0]["findings"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let errors = findings.into_iter().filter(|it| it["severity"] == "Error");
+    (outcome.exit.code(), errors.collect())
+}
+
+/// The table of what the API server with its webhook refuses. Only the rights of the author are left to the webhook.
+#[tokio::test]
+async fn lint_refuses_what_the_webhook_refuses_and_lets_its_neighbour_through() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/cases/webhook/policies.yaml");
+    let RefusedPolicies { bases, cases } =
+        serde_yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let mut seen = 0;
+    for case in cases {
+        if case.message.contains("you may not update") {
+            continue;
+        }
+        let base = &bases[&case.base];
+        let (code, errors) = errors_of(&with(base, &case.set)).await;
+        assert_eq!(code, 1, "{}: {errors:?}", case.name);
+        assert!(!errors.is_empty(), "{}", case.name);
+        if let Some(neighbour) = &case.neighbour {
+            let (code, errors) = errors_of(&with(base, neighbour)).await;
+            assert_eq!(
+                (code, errors),
+                (0, vec![]),
+                "the neighbour of {}",
+                case.name
+            );
+        }
+        seen += 1;
+    }
+    assert!(seen >= 12, "{seen}");
+}
+
+#[tokio::test]
+async fn lint_names_file_line_and_column_as_compilers_do() {
+    let text = "\
+# Two policies.
+apiVersion: connectors.alauda.io/v1alpha1
+kind: AccessPolicy
+metadata: {name: p, namespace: tools}
+spec:
+  connector: {names: [prod]}
+  conector: {}
+  defaultPermission:
+    roleTemplate: {rules: [{apiGroups: [connectors.alauda.io], resources: [connectors/apis], verbs: [read]}]}
+    bindingTemplate: {subjects: [{kind: ServiceAccount, name: builder}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: m}
+";
+    let place = directory(&[("p.yaml", text.to_owned()), ("odd.yaml", "a: [".to_owned())]);
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let outcome = offline(&["lint", &path("p.yaml")]).await;
+    let output = shown(&place, &outcome.output);
+    assert!(
+        output.starts_with("DIR/p.yaml:7:3: error: spec.conector: unknown field"),
+        "{output}"
+    );
+    assert!(output.contains("DIR/p.yaml:9:"), "{output}");
+    assert!(
+        output.ends_with("1 policies: 1 errors, 1 warnings\n"),
+        "{output}"
+    );
+    let outcome = offline(&[
+        "lint",
+        &path("p.yaml"),
+        &path("odd.yaml"),
+        &path("none.yaml"),
+    ])
+    .await;
+    assert_eq!(outcome.exit.code(), 2, "{outcome:?}");
+    assert!(
+        outcome.output.contains("odd.yaml: error: line "),
+        "{}",
+        outcome.output
+    );
+    assert!(
+        outcome.output.contains("none.yaml: error: "),
+        "{}",
+        outcome.output
+    );
+}
+
+#[tokio::test]
+async fn a_warning_fails_only_where_it_shall() {
+    let mut suspicious = policy("p", "payments");
+    suspicious["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["labels"] =
+        json!({"app": "fixed"});
+    let place = directory(&[("p.yaml", documents(&[suspicious]))]);
+    let file = place.path().join("p.yaml");
+    let file = file.to_str().unwrap();
+    let outcome = offline(&["lint", file]).await;
+    assert!(outcome.output.contains("warning: "), "{}", outcome.output);
+    assert_eq!(outcome.exit.code(), 0);
+    assert_eq!(offline(&["lint", "--strict", file]).await.exit.code(), 1);
+}
+
+fn world() -> String {
+    documents(&[
+        policy("approved-changes", "payments"),
+        pod("build-1"),
+        json!({
+            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "Connector",
+            "metadata": {"name": "prod-harbor", "namespace": "payments"}, "spec": {"connectorClassName": "oci"},
+        }),
+    ])
+}
+
+const TEST: &str = "\
+apiVersion: cli.connectors.alauda.io/v1
+kind: PolicyTest
+metadata: {name: changes}
+cases:
+- name: waits without a change
+  pod: team-a/build-1
+  connector: payments/prod-harbor
+  expect:
+    access: Waits
+    policies:
+      approved-changes:
+        applies: Yes
+        verdict: AccessCheckPending
+        checks: {change: {reason: NoObjects, message: no ChangeRequest with labels pod=build-1}}
+        rules: []
+- name: an approved change lets in, for this pod alone
+  pod: team-a/build-1
+  connector: payments/prod-harbor
+  objects:
+  - apiVersion: itsm.example.com/v1
+    kind: ChangeRequest
+    metadata: {name: chg-42, namespace: team-a, labels: {pod: build-1}}
+    status: {state: approved}
+  expect:
+    access: Granted
+    policies:
+      approved-changes:
+        checks: {change: {objects: [chg-42]}}
+        rules: [{resources: [connectors/apis/v1/pod/team-a/build-1], verbs: ['*']}]
+- name: another account does not get in
+  pod:
+    metadata: {name: other, namespace: team-a}
+    spec: {serviceAccountName: intruder}
+  connector: payments/prod-harbor
+  expect: {access: NoPolicy, policies: {approved-changes: {applies: OtherSubject}}}
+";
+
+async fn tested(test: &str, args: &[&str]) -> (TempDir, Outcome) {
+    let place = directory(&[("world.yaml", world()), ("test.yaml", test.to_owned())]);
+    let path = place.path().to_str().unwrap().to_owned();
+    let args: Vec<_> = ["test", &path]
+        .into_iter()
+        .chain(args.iter().copied())
+        .collect();
+    let outcome = offline(&args).await;
+    (place, outcome)
+}
+
+#[tokio::test]
+async fn answers_as_expected_pass() {
+    let (_, outcome) = tested(TEST, &[]).await;
+    assert_eq!(
+        outcome.output,
+        "\
+ok   changes: waits without a change
+ok   changes: an approved change lets in, for this pod alone
+ok   changes: another account does not get in
+3 passed, 0 failed
+"
+    );
+    assert_eq!(outcome.exit.code(), 0);
+}
+
+#[tokio::test]
+async fn each_difference_has_its_line_its_field_and_the_reason() {
+    let wrong = TEST
+        .replace("access: Waits", "access: Granted")
+        .replace("reason: NoObjects", "reason: Pending")
+        .replace("build-1], verbs", "build-2], verbs");
+    let (place, outcome) = tested(&wrong, &[]).await;
+    assert_eq!(outcome.exit.code(), 1);
+    let output = shown(&place, &outcome.output);
+    for told in [
+        "DIR/test.yaml:9: expect.access: expected Granted, found Waits",
+        "DIR/test.yaml:14: expect.policies.approved-changes.checks.change.reason: expected Pending, found NoObjects",
+        "no ChangeRequest with labels pod=build-1 in namespace team-a",
+        "DIR/test.yaml:29: expect.policies.approved-changes.rules: expected * on connectors/apis/v1/pod/team-a/build-2, \
+         found * on connectors/apis/v1/pod/team-a/build-1",
+        "1 passed, 2 failed",
+    ] {
+        assert!(output.contains(told), "{told}\n{output}");
+    }
+}
+
+#[tokio::test]
+async fn a_test_that_cannot_be_used_names_the_field_and_the_line() {
+    for (from, to, told) in [
+        (
+            "access: Waits",
+            "acess: Waits",
+            "test.yaml:9: error: cases[0].expect.acess: unknown field `acess`",
+        ),
+        (
+            "applies: Yes",
+            "applies: Maybe",
+            "test.yaml:12: error: cases[0].expect.policies.approved-changes.applies: unknown variant",
+        ),
+        (
+            "pod: team-a/build-1",
+            "pod: team-a/nobody",
+            "test.yaml:6: error: cases[0].pod: there is no pod `team-a/nobody`",
+        ),
+        (
+            "connector: payments/",
+            "connector: /",
+            "test.yaml:7: error: cases[0].connector: ",
+        ),
+        (
+            "metadata: {name: changes}",
+            "settings: {sharedFields: [1]}",
+            "test.yaml:3: error: settings: ",
+        ),
+        (
+            "cli.connectors.alauda.io/v1",
+            "v1",
+            "test.yaml:1: error: apiVersion: must be cli.connectors.alauda.io/v1",
+        ),
+    ] {
+        let (_, outcome) = tested(&TEST.replacen(from, to, 1), &[]).await;
+        assert!(outcome.output.contains(told), "{told}\n{}", outcome.output);
+        assert_eq!(outcome.exit.code(), 2, "{told}");
+    }
+    let empty = directory(&[]);
+    let outcome = offline(&["test", empty.path().to_str().unwrap()]).await;
+    assert!(
+        outcome
+            .errors
+            .contains("holds no document of kind PolicyTest"),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test]
+async fn ci_systems_read_the_report_in_their_forms() {
+    let name = "another account does not get in";
+    let wrong = TEST.replace(name, &format!("'#1 <&> {name}'"));
+    let wrong = wrong.replace("access: NoPolicy", "access: Waits");
+    let (_, outcome) = tested(&wrong, &["--format", "tap"]).await;
+    let lines: Vec<_> = outcome.output.lines().collect();
+    assert_eq!(
+        lines[..3],
+        [
+            "TAP version 14",
+            "1..3",
+            "ok 1 - changes: waits without a change"
+        ]
+    );
+    assert!(
+        lines[4].starts_with(r"not ok 3 - changes: \#1 <&> another"),
+        "{lines:?}"
+    );
+    let (_, outcome) = tested(&wrong, &["--format", "junit"]).await;
+    for told in [
+        r#"<testsuite name="policy test" tests="3" failures="1" errors="0">"#,
+        r##"name="#1 &lt;&amp;&gt; another account does not get in""##,
+        r#"<failure message=""#,
+    ] {
+        assert!(outcome.output.contains(told), "{told}\n{}", outcome.output);
+    }
+    let (_, outcome) = tested(TEST, &["-o", "json"]).await;
+    let report: Value = serde_json::from_str(&outcome.output).unwrap();
+    assert_eq!(
+        (&report["kind"], &report["passed"]),
+        (&json!("PolicyTestReport"), &json!(3))
+    );
+}
+
+#[tokio::test]
+async fn modules_and_objects_that_are_missing_in_one_case_are_tried() {
+    let mut gated = policy("approved-changes", "payments");
+    gated["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["state"] = json!({
+        "rego": "package approval\noutput := {\"state\": input.status.verdict}",
+    });
+    let mut approval = change("chg-42", None);
+    approval["status"] = json!({"verdict": "passed"});
+    let test = "\
+apiVersion: cli.connectors.alauda.io/v1
+kind: PolicyTest
+cases:
+- {name: passes, pod: team-a/build-1, connector: payments/prod-harbor, expect: {access: Granted}}
+- name: waits
+  pod: team-a/build-1
+  connector: payments/prod-harbor
+  without: [ChangeRequest team-a/chg-42]
+  expect: {access: Waits}
+";
+    let place = directory(&[
+        ("world.yaml", documents(&[gated, pod("build-1"), approval])),
+        ("test.yaml", test.to_owned()),
+    ]);
+    // The connector is missing here: whether a policy applies depends on its name alone.
+    let outcome = offline(&["test", place.path().to_str().unwrap()]).await;
+    assert!(
+        outcome.output.ends_with("2 passed, 0 failed\n"),
+        "{}",
+        outcome.output
+    );
+}
+
+/// The bound is loose, because machines differ; the figure is in docs/cli.md.
+#[tokio::test]
+async fn a_thousand_cases_take_seconds() {
+    let case = "- {name: waits, pod: team-a/build-1, connector: payments/prod-harbor, expect: {access: Waits}}\n";
+    let head = "apiVersion: cli.connectors.alauda.io/v1\nkind: PolicyTest\ncases:\n";
+    let begun = Instant::now();
+    let (_, outcome) = tested(&format!("{head}{}", case.repeat(1_000)), &[]).await;
+    assert!(outcome.output.ends_with("1000 passed, 0 failed\n"));
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+}
