@@ -139,6 +139,9 @@ pub enum PluginCommand {
     /// Show what waits longest, by the namespace of the pods
     #[command(after_help = TOP)]
     Top(TopArgs),
+    /// Say what is wrong with the installation and with what it grants, and what mends it
+    #[command(after_help = DOCTOR)]
+    Doctor(DoctorArgs),
     /// Look at policies in files, and test them without a cluster
     Policy(PolicyArgs),
     /// Print a script that completes commands and flags in a shell
@@ -201,6 +204,16 @@ const TOP: &str = "\
 Examples:
   # What waits longest for connectors of any namespace?
   kubectl connectors top -A";
+
+const DOCTOR: &str = "\
+Examples:
+  # The installation, and the policies, requests and grants of all namespaces
+  kubectl connectors doctor -A
+
+  # The same for one namespace of connectors, for a program
+  kubectl connectors doctor -n payments -o json
+
+The exit code is 1 if there is an error or a warning, and 3 if you may not read everything.";
 
 const LINT: &str = "\
 Examples:
@@ -345,6 +358,14 @@ pub struct TopArgs {
     /// How many namespaces are listed
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     pub limit: usize,
+}
+
+/// The arguments of `doctor`.
+#[derive(Debug, clap::Args)]
+pub struct DoctorArgs {
+    /// The namespaces
+    #[command(flatten)]
+    pub scope: ScopeArgs,
 }
 
 /// The arguments of `policy`.

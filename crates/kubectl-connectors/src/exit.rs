@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub enum ExitWord {
     /// The answer is yes, or there is nothing to report.
     Yes,
-    /// The answer is no: access waits or is refused, a policy has errors, a test failed.
+    /// The answer is no: access waits or is refused, a policy has errors, a test failed, there is something to mend.
     No,
     /// The command line or a file that it names is wrong.
     Usage,
@@ -35,7 +35,9 @@ impl ExitWord {
     pub const fn about(self) -> &'static str {
         match self {
             Self::Yes => "yes, or nothing to report",
-            Self::No => "no: access waits or is refused, a policy has errors, a test failed"
+            Self::No => {
+                "no: access waits or is refused, a policy has errors, a test failed, there is something to mend"
+            }
             Self::Usage => "the command line, or a file that it names, is wrong",
             Self::Unknown => {
                 "not known: the cluster gave no answer, or you may not read what the answer depends on"

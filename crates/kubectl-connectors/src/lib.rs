@@ -15,6 +15,7 @@
 pub mod args;
 pub mod can_i;
 pub mod connect;
+pub mod doctor;
 pub mod exit;
 pub mod explain;
 pub mod files;

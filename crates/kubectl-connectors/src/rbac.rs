@@ -68,7 +68,7 @@ pub fn writers(index: &RbacIndex, object: ResourceRequest<'_>) -> Vec<String> {
 }
 
 /// The control plane, its controllers, and the group that may do everything.
-fn is_of_the_cluster(subject: &Subject) -> bool {
+pub(crate) fn is_of_the_cluster(subject: &Subject) -> bool {
     match subject {
         Subject::User(name) => name.starts_with("system:"),
         Subject::Group(name) => {
@@ -79,7 +79,7 @@ fn is_of_the_cluster(subject: &Subject) -> bool {
 }
 
 /// Groups that the cluster makes, and that tenants are in.
-fn is_everybody(group: &str) -> bool {
+pub(crate) fn is_everybody(group: &str) -> bool {
     group == "system:authenticated"
         || group == "system:unauthenticated"
         || group.starts_with("system:serviceaccounts")

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::can_i::CanIShown;
+use crate::doctor::Diagnosis;
 use crate::explain::Explanation;
 use crate::grants::GrantList;
 use crate::lint::LintReport;
@@ -44,6 +45,8 @@ pub enum ReportBody {
     CanI(CanIShown),
     /// Of `top`.
     Top(TopList),
+    /// Of `doctor`.
+    Diagnosis(Diagnosis),
     /// Of `policy lint`.
     PolicyLint(LintReport),
     /// Of `policy test`.

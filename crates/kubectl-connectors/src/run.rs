@@ -18,6 +18,7 @@ use crate::args::{
 };
 use crate::can_i::{self, Asking, CanIQuestion};
 use crate::connect::{self, Connection};
+use crate::doctor;
 use crate::exit::ExitWord;
 use crate::explain::{self, ExplainError, NothingToExplain};
 use crate::files::{self, ObjectFile};
@@ -105,7 +106,8 @@ pub async fn run(args: Args, place: &RunPlace) -> Outcome {
         | PluginCommand::Grants(_)
         | PluginCommand::WhoCan(_)
         | PluginCommand::CanI(_)
-        | PluginCommand::Top(_)) => question,
+        | PluginCommand::Top(_)
+        | PluginCommand::Doctor(_)) => question,
     };
     match connect::connect(&common).await {
         Ok(connection) => ask(&question, &common, connection, place).await,
@@ -151,6 +153,13 @@ pub async fn ask(
         PluginCommand::WhoCan(args) => asked.who_can(args).await,
         PluginCommand::CanI(args) => asked.can_i(args).await,
         PluginCommand::Top(args) => asked.top(args).await,
+        PluginCommand::Doctor(args) => {
+            let scope = args.scope.of(&asked.namespace);
+            let system = asked.system_namespace;
+            let found = doctor::doctor(&asked.reads, scope, system, asked.now);
+            let (diagnosis, unread) = found.await;
+            asked.printed(&Report::new(ReportBody::Diagnosis(diagnosis), unread))
+        }
         PluginCommand::Policy(_)
         | PluginCommand::Completion(_)
         | PluginCommand::Schema
@@ -404,6 +413,7 @@ fn exit(report: &Report) -> ExitWord {
         | ReportBody::GrantList(_)
         | ReportBody::WhoCan(_)
         | ReportBody::Top(_) => ExitWord::Yes,
+        ReportBody::Diagnosis(diagnosis) => doctor::exit(diagnosis, report.unread.is_empty()),
         ReportBody::PolicyLint(report) => lint::exit(report, false),
         ReportBody::PolicyTestReport(report) => policy_test::report::exit(report),
     }
@@ -417,6 +427,9 @@ fn table(report: &Report, colours: Colours, now: Timestamp) -> String {
         ReportBody::WhoCan(who) => who_can::text(who, now, colours),
         ReportBody::CanI(shown) => can_i::text(shown, colours),
         ReportBody::Top(top) => top::text(top, colours),
+        ReportBody::Diagnosis(diagnosis) => {
+            doctor::text(diagnosis, report.unread.is_empty(), colours)
+        }
         ReportBody::PolicyLint(report) => lint::text(report, colours),
         ReportBody::PolicyTestReport(report) => policy_test::report::text(report, colours),
     }

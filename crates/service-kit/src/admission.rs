@@ -56,11 +56,20 @@ async fn rule(
     let (Some(policy), Some(binding)) = try_join!(policy, binding)? else {
         return Ok(None);
     };
-    let is_strict = is_strict(&policy) && refuses_everywhere(&binding, name);
+    Ok(refuses(&policy, &binding, name).then_some((policy, binding)))
+}
+
+/// True when a policy and its binding of this name are there to stay, and refuse objects in every namespace.
+#[must_use]
+pub fn refuses(
+    policy: &ValidatingAdmissionPolicy,
+    binding: &ValidatingAdmissionPolicyBinding,
+    name: &str,
+) -> bool {
     let is_going = [policy.meta(), binding.meta()]
         .iter()
         .any(|it| it.deletion_timestamp.is_some());
-    Ok((is_strict && !is_going).then_some((policy, binding)))
+    is_strict(policy) && refuses_everywhere(binding, name) && !is_going
 }
 
 /// True when the policy looks at every object of its kinds, and refuses where it cannot look.

@@ -131,6 +131,9 @@ impl Cluster {
                 "ValidatingAdmissionPolicyBinding",
                 "validatingadmissionpolicybindings",
             ),
+            ("apps", "v1", "Deployment", "deployments"),
+            ("apps", "v1", "DaemonSet", "daemonsets"),
+            ("storage.k8s.io", "v1", "CSIDriver", "csidrivers"),
         ] {
             let mut kind = kind(group, version, name, plural);
             kind.namespaced = !group.ends_with("k8s.io") && name != "Freeze";

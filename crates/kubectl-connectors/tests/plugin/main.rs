@@ -9,6 +9,7 @@
 
 mod calls;
 mod cluster;
+mod doctor;
 mod documents;
 mod explain;
 mod lists;

@@ -1,0 +1,266 @@
+//! `doctor`: what is wrong with the installation and with what it grants, and the line that mends it.
+
+mod installation;
+mod objects;
+mod read;
+mod rights;
+mod rules;
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::exit::ExitWord;
+use crate::output::{Colours, Tone};
+use crate::reads::ClusterReads;
+use crate::unread::MissedRead;
+
+pub use read::DoctorRead;
+pub use rules::{OPTIONAL_RULES, RULES};
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Diagnosis {
+    /// The worst first.
+    pub findings: Vec<DoctorFinding>,
+}
+
+/// Something to mend.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DoctorFinding {
+    /// How bad it is.
+    pub severity: DoctorSeverity,
+    /// What it is, as one word.
+    pub word: DoctorWord,
+    /// The object: kind, namespace and name.
+    pub object: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// What mends it.
+    pub fix: String,
+    /// The command that mends it, where one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub enum DoctorSeverity {
+    /// Access is wrong, or cannot be given or taken back.
+    Error,
+    /// It works, and is not safe or not what was meant.
+    Warning,
+    /// Good to know.
+    Hint,
+}
+
+macro_rules! doctor_words {
+    ($($(#[doc = $about:literal])+ $word:ident,)+) => {
+        /// What can be wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+        pub enum DoctorWord { $($(#[doc = $about])+ $word,)+ }
+
+        impl DoctorWord {
+            /// Every word.
+            pub const ALL: &[Self] = &[$(Self::$word),+];
+
+            /// The word as it is printed.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$word => stringify!($word),)+ }
+            }
+
+            /// What it means.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$word => concat!($($about),+),)+ }
+            }
+        }
+    };
+}
+
+doctor_words! {
+    /// The namespace holds no installation.
+    NotInstalled,
+    /// ConfigMap `connectors-config` is missing.
+    SettingsMissing,
+    /// A setting of ConfigMap `connectors-config` is invalid, and changes nothing.
+    SettingInvalid,
+    /// The switch is off: every mount is let through, and nothing is granted.
+    ApprovalsOff,
+    /// A policy without requesters lets pods of every namespace ask.
+    RequestersOpen,
+    /// A workload of the installation is missing.
+    ServiceMissing,
+    /// Pods of a workload are not ready.
+    ServiceNotReady,
+    /// The workloads are of more than one version, or the plugin is of another one.
+    VersionsApart,
+    /// No replica of a controller leads.
+    LeaderGone,
+    /// The clock of this machine and those of the controllers differ.
+    ClocksApart,
+    /// An admission policy of the chart is missing, or refuses nothing.
+    RuleNotInForce,
+    /// Policies wait for ApprovalTasks, and no admission policy protects pipelines.
+    PipelinesUnguarded,
+    /// The webhook is not registered.
+    WebhookMissing,
+    /// The API server cannot verify the webhook, so that policies and requests cannot be written.
+    WebhookUntrusted,
+    /// The CSIDriver object is missing, or lets pods name other pods.
+    DriverWrong,
+    /// A policy cannot be read, and grants nothing.
+    PolicyUnreadable,
+    /// No controller has looked at a policy in its current form.
+    PolicyNotLookedAt,
+    /// A policy is not in force as it is written.
+    PolicyNotInForce,
+    /// A policy is in force and not safe: an account of the requesters' side could write or delete an approval.
+    PolicyQuestionable,
+    /// A request cannot be read, and is ignored.
+    RequestUnreadable,
+    /// The request-controller has not looked at a request.
+    RequestNotLookedAt,
+    /// What a revoked request granted is still there.
+    GrantNotRemoved,
+    /// A grant is recorded, and its RoleBinding is not there.
+    GrantNotInForce,
+    /// A grant is over its time, and still in force.
+    GrantOverdue,
+    /// A RoleBinding of a grant or of a standing permission belongs to nothing.
+    GrantOrphaned,
+    /// A connector does not have the labels of its class.
+    ConnectorUnlabelled,
+    /// A subject may use every connector without an approval, by the roles of the cluster.
+    RightsTooWide,
+}
+
+impl DoctorSeverity {
+    /// The word as it is printed.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Hint => "hint",
+        }
+    }
+
+    const fn tone(self) -> Tone {
+        match self {
+            Self::Error => Tone::Bad,
+            Self::Warning => Tone::Open,
+            Self::Hint => Tone::Dim,
+        }
+    }
+}
+
+impl DoctorFinding {
+    fn new(
+        severity: DoctorSeverity,
+        word: DoctorWord,
+        object: impl Into<String>,
+        message: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self {
+            severity,
+            word,
+            object: object.into(),
+            message: message.into(),
+            fix: fix.into(),
+            command: None,
+        }
+    }
+
+    fn with_command(self, command: String) -> Self {
+        Self {
+            command: Some(command),
+            ..self
+        }
+    }
+}
+
+/// Looks at the installation, and at the connectors of a namespace, or of all if it is empty.
+pub async fn doctor(
+    reads: &ClusterReads,
+    namespace: &str,
+    system_namespace: &str,
+    now: Timestamp,
+) -> (Diagnosis, Vec<MissedRead>) {
+    let (read, unread) = Box::pin(read::read(reads, namespace, system_namespace)).await;
+    (examine(&read, now), unread)
+}
+
+/// What is wrong with what was read. What was not read is not judged.
+#[must_use]
+pub fn examine(read: &DoctorRead, now: Timestamp) -> Diagnosis {
+    let mut findings = installation::examine(read, now);
+    findings.extend(rules::examine(read));
+    findings.extend(objects::examine(read, now));
+    findings.extend(rights::examine(read));
+    findings.sort();
+    findings.dedup();
+    Diagnosis { findings }
+}
+
+/// No if there is something to mend.
+#[must_use]
+pub fn exit(diagnosis: &Diagnosis, is_whole: bool) -> ExitWord {
+    let is_bad = |it: &DoctorFinding| it.severity < DoctorSeverity::Hint;
+    if diagnosis.findings.iter().any(is_bad) {
+        ExitWord::No
+    } else if is_whole {
+        ExitWord::Yes
+    } else {
+        ExitWord::Unknown
+    }
+}
+
+/// The same for people.
+#[must_use]
+pub fn text(diagnosis: &Diagnosis, is_whole: bool, colours: Colours) -> String {
+    let mut text = String::new();
+    for finding in &diagnosis.findings {
+        let DoctorFinding {
+            severity,
+            word,
+            object,
+            message,
+            fix,
+            command,
+        } = finding;
+        let head = colours.paint(severity.tone(), severity.as_str());
+        let object = colours.paint(Tone::Plain, object);
+        let message = colours.paint(Tone::Plain, message);
+        let fix = colours.paint(Tone::Plain, fix);
+        let _ = writeln!(
+            text,
+            "{head}: {object}  {}\n  {message}\n  {fix}",
+            word.as_str()
+        );
+        if let Some(command) = command {
+            let _ = writeln!(text, "  $ {}", colours.paint(Tone::Command, command));
+        }
+    }
+    let number = |of: DoctorSeverity| {
+        let all = diagnosis.findings.iter();
+        all.filter(|it| it.severity == of).count()
+    };
+    let summary = match (diagnosis.findings.is_empty(), is_whole) {
+        (true, true) => "nothing to mend".to_owned(),
+        (true, false) => "nothing to mend in what you may read".to_owned(),
+        (false, _) => format!(
+            "{} errors, {} warnings, {} hints",
+            number(DoctorSeverity::Error),
+            number(DoctorSeverity::Warning),
+            number(DoctorSeverity::Hint)
+        ),
+    };
+    text + &summary + "\n"
+}

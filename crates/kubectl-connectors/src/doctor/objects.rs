@@ -1,0 +1,389 @@
+//! Policies, requests, grants and connectors.
+
+use std::collections::BTreeSet;
+
+use connectors_api::access_request::Phase;
+use connectors_api::conditions::ConditionStatus;
+use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID, CONNECTOR_CLASS, fits};
+use connectors_api::policy_reason::{ChecksValid, ConnectorsMatched, PermissionSynced};
+use connectors_api::{AccessPolicy, AccessPolicyCondition, AccessRequest, Condition, Connector};
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use service_kit::watches::Unreadable;
+
+use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
+use crate::grants::{self, InForce};
+use crate::terms::{shell, span};
+
+/// A controller may take so long.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(2);
+
+pub(super) fn examine(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
+    let mut findings = Vec::new();
+    for policy in read.policies.iter().flatten() {
+        match policy {
+            Ok(policy) => findings.extend(of_policy(policy, now)),
+            Err(it) => findings.push(unreadable_policy(it)),
+        }
+    }
+    for request in read.requests.iter().flatten() {
+        match request {
+            Ok(request) => findings.extend(of_request(request, now)),
+            Err(it) => findings.push(unreadable_request(it)),
+        }
+    }
+    findings.extend(of_grants(read, now));
+    findings.extend(standing_orphans(read));
+    let connectors = read.connectors.iter().flatten().flatten();
+    findings.extend(connectors.filter_map(of_connector));
+    findings
+}
+
+fn unreadable_policy(it: &Unreadable) -> DoctorFinding {
+    let (namespace, name) = key(it);
+    DoctorFinding::new(
+        DoctorSeverity::Error,
+        DoctorWord::PolicyUnreadable,
+        format!("AccessPolicy {namespace}/{name}"),
+        format!("{}: it grants nothing", it.problem),
+        "correct the field",
+    )
+    .with_command(format!(
+        "kubectl -n {} edit accesspolicy {}",
+        shell(namespace),
+        shell(name)
+    ))
+}
+
+fn unreadable_request(it: &Unreadable) -> DoctorFinding {
+    let (namespace, name) = key(it);
+    DoctorFinding::new(
+        DoctorSeverity::Warning,
+        DoctorWord::RequestUnreadable,
+        format!("AccessRequest {namespace}/{name}"),
+        format!("{}: every service ignores it", it.problem),
+        "delete it: its pod gets a new one with the next try of its mount",
+    )
+    .with_command(format!(
+        "kubectl -n {} delete accessrequest {}",
+        shell(namespace),
+        shell(name)
+    ))
+}
+
+/// Namespace and name.
+fn key(it: &Unreadable) -> (&str, &str) {
+    let namespace = it.metadata.namespace.as_deref().unwrap_or_default();
+    let name = it.metadata.name.as_deref().unwrap_or_default();
+    (namespace, name)
+}
+
+/// A condition of the policy's current form. None if it is out of date or missing.
+fn condition(
+    policy: &AccessPolicy,
+    type_: AccessPolicyCondition,
+) -> Option<&Condition<AccessPolicyCondition>> {
+    let mut all = policy.status.iter().flat_map(|it| &it.conditions);
+    let found = all.find(|it| it.type_ == type_)?;
+    let judged = found.observed_generation;
+    (judged.is_none() || judged >= policy.metadata.generation).then_some(found)
+}
+
+fn of_policy(policy: &AccessPolicy, now: Timestamp) -> Vec<DoctorFinding> {
+    let namespace = policy.namespace().unwrap_or_default();
+    let name = policy.name_any();
+    let object = format!("AccessPolicy {namespace}/{name}");
+    if condition(policy, AccessPolicyCondition::Ready).is_none() {
+        let created = policy.metadata.creation_timestamp.as_ref();
+        if created.is_some_and(|it| it.0 + PATIENCE > now) {
+            return Vec::new();
+        }
+        return vec![DoctorFinding::new(
+            DoctorSeverity::Warning,
+            DoctorWord::PolicyNotLookedAt,
+            object,
+            "the policy-controller has not looked at its current form",
+            "look at the Deployment policy-controller",
+        )];
+    }
+    let edit = format!(
+        "kubectl -n {} edit accesspolicy {}",
+        shell(&namespace),
+        shell(&name)
+    );
+    let found = |severity, word, it: &Condition<AccessPolicyCondition>, fix: &str| {
+        let message = format!("{} {}: {}", it.type_, it.reason, it.message);
+        DoctorFinding::new(severity, word, object.clone(), message, fix).with_command(edit.clone())
+    };
+    let mut findings = Vec::new();
+    for type_ in [
+        AccessPolicyCondition::ConnectorsMatched,
+        AccessPolicyCondition::PermissionSynced,
+        AccessPolicyCondition::ChecksValid,
+    ] {
+        let Some(it) = condition(policy, type_) else {
+            continue;
+        };
+        let reason = it.reason.as_str();
+        let fix = fix_of(reason);
+        match it.status {
+            ConditionStatus::True if is_questionable(reason) => findings.push(found(
+                DoctorSeverity::Warning,
+                DoctorWord::PolicyQuestionable,
+                it,
+                fix,
+            )),
+            ConditionStatus::True => {}
+            ConditionStatus::Unknown => findings.push(found(
+                DoctorSeverity::Warning,
+                DoctorWord::PolicyNotInForce,
+                it,
+                fix,
+            )),
+            ConditionStatus::False => {
+                // What selects nothing yet is often written before its connectors.
+                let is_mild = reason == ConnectorsMatched::NoConnectorMatched.as_str()
+                    || reason == PermissionSynced::NothingToGrant.as_str();
+                let severity = if is_mild {
+                    DoctorSeverity::Warning
+                } else {
+                    DoctorSeverity::Error
+                };
+                findings.push(found(severity, DoctorWord::PolicyNotInForce, it, fix));
+            }
+        }
+    }
+    findings
+}
+
+fn is_questionable(reason: &str) -> bool {
+    [
+        ChecksValid::ChecksForgeable,
+        ChecksValid::ChecksDeletable,
+        ChecksValid::RequestersOpen,
+    ]
+    .iter()
+    .any(|it| it.as_str() == reason)
+}
+
+/// What mends a condition.
+fn fix_of(reason: &str) -> &'static str {
+    let is = |it: ChecksValid| it.as_str() == reason;
+    let synced = |it: PermissionSynced| it.as_str() == reason;
+    let checks = ChecksValid::ALL.iter().copied().find(|it| is(*it));
+    let permission = PermissionSynced::ALL.iter().copied().find(|it| synced(*it));
+    match (checks, permission) {
+        (Some(ChecksValid::ChecksForgeable), _) => {
+            "take the right from the accounts that are named, or use a kind that only approvers write"
+        }
+        (Some(ChecksValid::ChecksDeletable), _) => {
+            "use latch: WhileHolds, or take the right from the accounts that are named"
+        }
+        (Some(ChecksValid::RequestersOpen), _) => {
+            "name who may ask in spec.checkGrantedPermission.requesters"
+        }
+        (Some(ChecksValid::TooManyPolicies), _) => {
+            "delete policies that are not needed, or select other connectors"
+        }
+        (Some(ChecksValid::KindMissing), _) => {
+            "install the software that defines the kind, or correct selector.objectRef"
+        }
+        (Some(ChecksValid::KindNotNamespaced), _) => {
+            "name a kind whose objects are in namespaces in selector.objectRef"
+        }
+        (Some(ChecksValid::KindNotReadable), _) => {
+            "add the kind to the chart's checks.kinds, as the message says"
+        }
+        (Some(ChecksValid::ProofUnavailable), _) => {
+            "check an ApprovalTask, or set provenance: None to believe labels"
+        }
+        (Some(ChecksValid::CreatorsUnknown), _) => {
+            "set the chart's tekton.creators.enabled, or leave out approvers.notRequester"
+        }
+        (Some(ChecksValid::ChecksNotJudged), _) => {
+            "look at the Deployments evaluation-service and policy-controller"
+        }
+        (_, Some(PermissionSynced::NothingToGrant)) => {
+            "correct spec.connector or the subjects, or create them"
+        }
+        (_, Some(PermissionSynced::NameTaken)) => {
+            "delete the Role or RoleBinding of another owner that has the name"
+        }
+        (_, Some(PermissionSynced::WriteFailed | PermissionSynced::ReadTooSlow)) => {
+            "look at what the API server answers; the policy-controller tries again"
+        }
+        (_, Some(PermissionSynced::TooManySubjects | PermissionSynced::TooManySelectors)) => {
+            "name a group instead of selecting subjects, or split the policy"
+        }
+        _ if reason == ConnectorsMatched::NoConnectorMatched.as_str() => {
+            "compare spec.connector with `kubectl get connectors --show-labels`"
+        }
+        _ => {
+            "correct what the message names; `kubectl connectors policy lint` names line and column"
+        }
+    }
+}
+
+fn of_request(request: &AccessRequest, now: Timestamp) -> Option<DoctorFinding> {
+    let namespace = request.namespace().unwrap_or_default();
+    let name = request.name_any();
+    let object = format!("AccessRequest {namespace}/{name}");
+    let status = request.status.as_ref();
+    let phase = status.and_then(|it| it.phase);
+    let Some(phase) = phase else {
+        let created = request.metadata.creation_timestamp.as_ref();
+        let is_old = created.is_some_and(|it| it.0 + PATIENCE < now);
+        return is_old.then(|| {
+            DoctorFinding::new(
+                DoctorSeverity::Error,
+                DoctorWord::RequestNotLookedAt,
+                object,
+                "the request-controller has not looked at it",
+                "look at the Deployment request-controller",
+            )
+        });
+    };
+    let is_left = phase == Phase::Revoked && status.is_some_and(|it| it.revoked_at.is_none());
+    let ended = status.and_then(|it| it.ended_at);
+    let is_old = ended.is_none_or(|it| it + PATIENCE < now);
+    (is_left && is_old).then(|| {
+        let uid = request.uid().unwrap_or_default();
+        DoctorFinding::new(
+            DoctorSeverity::Error,
+            DoctorWord::GrantNotRemoved,
+            object,
+            "it is revoked, and a Role or RoleBinding of its grant is still there",
+            "remove the finalizer of the object that this command shows; if there is none, look at the request-controller",
+        )
+        .with_command(format!(
+            "kubectl -n {} get roles,rolebindings -l {ACCESS_REQUEST_UID}={} -o yaml",
+            shell(&namespace),
+            shell(&uid)
+        ))
+    })
+}
+
+fn of_grants(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
+    let (Some(requests), Some(bindings)) = (&read.requests, &read.bindings) else {
+        return Vec::new();
+    };
+    let listed = grants::list(requests, Some(bindings), None, now);
+    let mut findings: Vec<_> = listed
+        .grants
+        .iter()
+        .filter_map(|grant| {
+            let object = format!("AccessRequest {}", grant.request);
+            let is_over = grant.expires.filter(|it| *it + PATIENCE < now);
+            let (severity, word, message) = match (grant.in_force, is_over) {
+                (_, Some(at)) => (
+                    DoctorSeverity::Error,
+                    DoctorWord::GrantOverdue,
+                    format!(
+                        "the grant of policy {} to pod {} is over since {}, and not revoked",
+                        grant.policy,
+                        grant.pod,
+                        span(now.duration_since(at).as_secs())
+                    ),
+                ),
+                (InForce::No, None) => (
+                    DoctorSeverity::Warning,
+                    DoctorWord::GrantNotInForce,
+                    format!(
+                        "policy {} granted to pod {}, and the RoleBinding of the grant is not there or does not count",
+                        grant.policy, grant.pod
+                    ),
+                ),
+                (InForce::Yes | InForce::Unknown, None) => return None,
+            };
+            Some(DoctorFinding::new(
+                severity,
+                word,
+                object,
+                message,
+                "look at the Deployment request-controller, which mends it when it runs",
+            ))
+        })
+        .collect();
+    findings.extend(
+        listed
+            .orphans
+            .iter()
+            .map(|it| orphan(&it.namespace, &it.name, "request")),
+    );
+    findings
+}
+
+/// RoleBindings of standing permissions whose policy is gone.
+fn standing_orphans(read: &DoctorRead) -> Vec<DoctorFinding> {
+    let (Some(policies), Some(bindings)) = (&read.policies, &read.bindings) else {
+        return Vec::new();
+    };
+    let uids: BTreeSet<&str> = policies
+        .iter()
+        .filter_map(|it| match it {
+            Ok(policy) => policy.metadata.uid.as_deref(),
+            Err(unreadable) => unreadable.metadata.uid.as_deref(),
+        })
+        .collect();
+    bindings
+        .iter()
+        .flatten()
+        .filter(|it| it.metadata.deletion_timestamp.is_none())
+        .filter(|it| {
+            let labels = it.labels();
+            let policy = labels.get(ACCESS_POLICY_UID);
+            !labels.contains_key(ACCESS_REQUEST_UID)
+                && policy.is_some_and(|it| !uids.contains(it.as_str()))
+        })
+        .map(|it| {
+            let namespace = it.namespace().unwrap_or_default();
+            orphan(&namespace, &it.name_any(), "policy")
+        })
+        .collect()
+}
+
+fn orphan(namespace: &str, name: &str, of: &str) -> DoctorFinding {
+    DoctorFinding::new(
+        DoctorSeverity::Error,
+        DoctorWord::GrantOrphaned,
+        format!("RoleBinding {namespace}/{name}"),
+        format!("it gives access, and the {of} that it was written for is not there"),
+        "its controller deletes it when it runs; if it stays, delete it",
+    )
+    .with_command(format!(
+        "kubectl -n {} delete rolebinding {}",
+        shell(namespace),
+        shell(name)
+    ))
+}
+
+fn of_connector(connector: &Connector) -> Option<DoctorFinding> {
+    let class = &connector.spec.connector_class_name;
+    let labels = connector.labels();
+    let missing: Vec<_> = CONNECTOR_CLASS
+        .iter()
+        .filter(|key| labels.get(**key) != Some(class))
+        .collect();
+    if missing.is_empty() || !fits(class) {
+        return None;
+    }
+    let namespace = connector.namespace().unwrap_or_default();
+    let name = connector.name_any();
+    let words: Vec<_> = missing
+        .iter()
+        .map(|key| format!("{key}={}", shell(class)))
+        .collect();
+    let finding = DoctorFinding::new(
+        DoctorSeverity::Hint,
+        DoctorWord::ConnectorUnlabelled,
+        format!("Connector {namespace}/{name}"),
+        format!("lists by the label of its class {class} do not find it; policies do"),
+        "write the labels, which the webhook writes with each change of a connector",
+    );
+    Some(finding.with_command(format!(
+        "kubectl -n {} label --overwrite connector {} {}",
+        shell(&namespace),
+        shell(&name),
+        words.join(" ")
+    )))
+}
