@@ -11,7 +11,7 @@ use std::fmt;
 
 pub use attributes::{
     EXPIRATION, FILES, LONGEST_ATTRIBUTES, MOST_CONNECTORS, OnRejected, PARAMS, VolumeAttributes,
-    WishError,
+    WishError, connector,
 };
 pub use request::{asks_the_same, request};
 pub use volumes::{MOST_WANTED, VolumeTextError, Wanted, is_ours, wanted};

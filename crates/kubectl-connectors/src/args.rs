@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use connectors_api::access_request::Phase;
 use connectors_api::names::{is_dns_label, is_dns_subdomain};
-use connectors_api::{Permission, volume_attributes};
+use connectors_api::{Permission, pod_wish};
 
 use crate::exit::ExitWord;
 use crate::output::Format;
@@ -444,7 +444,7 @@ impl WrittenConnector {
 }
 
 fn written_connector(text: &str) -> Result<WrittenConnector, String> {
-    match volume_attributes::connector("namespace", text) {
+    match pod_wish::connector("namespace", text) {
         Ok(_) => Ok(WrittenConnector(text.to_owned())),
         Err(_) => Err("write a connector as NAME or NAMESPACE/NAME".to_owned()),
     }

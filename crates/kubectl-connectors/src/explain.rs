@@ -13,7 +13,7 @@ mod seen;
 mod tell;
 
 use connectors_api::access_request::MatchedPolicy;
-use connectors_api::volume_attributes::ConnectorKey;
+use connectors_api::pod_wish::ConnectorKey;
 use jiff::Timestamp;
 
 pub use observe::NothingToExplain;

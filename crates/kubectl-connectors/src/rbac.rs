@@ -142,6 +142,7 @@ mod tests {
             subresource: "status",
             namespace: "apps",
             name: "chg-42",
+            ..ResourceRequest::default()
         };
         assert_eq!(
             writers(&index, object),

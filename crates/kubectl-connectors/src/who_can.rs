@@ -89,13 +89,14 @@ pub struct WhoCanQuestion<'a> {
 }
 
 impl<'a> WhoCanQuestion<'a> {
-    const fn target(self, subresource: &'a str) -> Target<'a> {
+    fn target(self, subresource: &'a str) -> Target<'a> {
         Target::Resource(ResourceRequest {
             group: names::GROUP,
             resource: names::CONNECTORS,
             subresource,
             namespace: self.namespace,
             name: self.connector,
+            ..ResourceRequest::default()
         })
     }
 }

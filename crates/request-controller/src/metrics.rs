@@ -180,10 +180,10 @@ mod tests {
         };
         // An end in the future is one of another clock.
         for (seconds, age) in [(90, 90), (0, 0), (-5, 0)] {
-            gauges.count(since(seconds), now);
+            gauges.count(since(seconds), 2, now);
             assert_eq!((gauges.revoking.get(), gauges.revoking_age.get()), (1, age));
         }
-        gauges.count(Counts::default(), now);
+        gauges.count(Counts::default(), 0, now);
         assert_eq!((gauges.revoking.get(), gauges.revoking_age.get()), (0, 0));
     }
 }

@@ -196,7 +196,8 @@ fn listed(namespace: &str, list: &str) -> Result<Vec<ConnectorKey>, WishError> {
     Ok(connectors)
 }
 
-fn connector(namespace: &str, item: &str) -> Result<ConnectorKey, WishError> {
+/// A connector as it is written: `namespace/name`, or `name` for one of this namespace.
+pub fn connector(namespace: &str, item: &str) -> Result<ConnectorKey, WishError> {
     let (namespace, name) = item.split_once('/').unwrap_or((namespace, item));
     if !is_dns_label(namespace) || !is_dns_subdomain(name) {
         return Err(WishError::Connector(quoted(item)));

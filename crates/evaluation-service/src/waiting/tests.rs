@@ -39,11 +39,11 @@ use crate::fixtures::{question, role, role_binding};
 use crate::gate::Gate;
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::rego::WorkerPool;
 use crate::server::converse;
 use crate::service::Service;
 use crate::slots::Slots;
 use crate::world::Shared;
+use rego_workers::WorkerPool;
 
 /// What comes of asking.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use connectors_api::config::{CONFIG_MAP, DefaultRequesters, Knowledge, REQUESTERS_OPEN};
-use connectors_api::volume_attributes::CSI_DRIVER;
+use connectors_api::names::CSI_DRIVER;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::WebhookClientConfig;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -3,7 +3,7 @@
 use authz::RbacIndex;
 use connectors_api::config::CONFIG_MAP;
 use connectors_api::labels::MANAGED_BY;
-use connectors_api::volume_attributes::CSI_DRIVER;
+use connectors_api::names::CSI_DRIVER;
 use connectors_api::{AccessPolicy, AccessRequest, Connector, names};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,

@@ -17,6 +17,8 @@ const EVERY_CONNECTOR: Target<'_> = Target::Resource(ResourceRequest {
     subresource: "apis",
     namespace: "",
     name: "",
+    field_selector: None,
+    label_selector: None,
 });
 
 pub(super) fn examine(read: &DoctorRead) -> Vec<DoctorFinding> {

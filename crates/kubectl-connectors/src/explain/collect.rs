@@ -335,6 +335,7 @@ impl Collector<'_> {
                     subresource: if has_status { "status" } else { "" },
                     namespace: &self.namespace,
                     name: text(&candidate.object, "/metadata/name").unwrap_or_default(),
+                    ..ResourceRequest::default()
                 };
                 let writers = rbac::writers(&rbac.index, object);
                 candidate.writers = rbac.is_whole.then_some(writers);

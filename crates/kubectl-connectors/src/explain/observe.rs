@@ -2,17 +2,18 @@
 //! on their checks; not on the number of requests.
 
 use std::collections::BTreeMap;
+use std::slice;
 
 use connectors_api::access_policy::SubjectSpec;
 use connectors_api::config::{CONFIG_MAP, Knowledge};
 use connectors_api::connector::Selectable;
 use connectors_api::labels::CONTEXT_OBJECT_UID;
+use connectors_api::pod_wish::{self, ConnectorKey};
 use connectors_api::policy_words::looks_at_account;
 use connectors_api::request_name::RequestIdentity;
 use connectors_api::request_order;
-use connectors_api::volume_attributes::{self, CSI_DRIVER, ConnectorKey};
 use connectors_api::{AccessPolicy, AccessPolicySpec, AccessRequest, Permission};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount, Volume};
 use kube::core::ApiResource;
 use serde_json::Value;
 use service_kit::watches::{Labelled, Named, Plain};
@@ -134,35 +135,31 @@ pub(super) async fn connector(
     observer.observe(vec![wanted], Vec::new()).await
 }
 
-/// The connectors that a pod names in its volumes, and what is wrong with the others.
+/// The connectors that a pod names in its volumes, and the mistakes in the other volumes.
 fn wanted(pod: &Value, namespace: &str) -> (Vec<WantedAccess>, Vec<String>) {
     let (mut wanted, mut problems) = (Vec::new(), Vec::new());
     let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
     for volume in volumes.into_iter().flatten() {
-        if text(volume, "/csi/driver") != Some(CSI_DRIVER) {
-            continue;
-        }
-        let attributes = volume.pointer("/csi/volumeAttributes");
-        let attributes = attributes.and_then(Value::as_object).into_iter().flatten();
-        let attributes: BTreeMap<&str, &str> = attributes
-            .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
-            .collect();
-        match volume_attributes::parse(namespace, &attributes) {
+        let volume: Volume = match serde_json::from_value(volume.clone()) {
+            Ok(volume) => volume,
+            Err(error) => {
+                problems.push(format!("a volume cannot be read: {error}"));
+                continue;
+            }
+        };
+        match pod_wish::wanted(namespace, slice::from_ref(&volume)) {
             Ok(found) => {
-                for connector in found.connectors {
+                for (connector, permission) in found {
                     let access = WantedAccess {
                         connector,
-                        permission: found.permission,
+                        permission,
                     };
                     if !wanted.contains(&access) {
                         wanted.push(access);
                     }
                 }
             }
-            Err(error) => {
-                let name = text(volume, "/name").unwrap_or_default();
-                problems.push(format!("volume {name}: {error}"));
-            }
+            Err(error) => problems.push(error.to_string()),
         }
     }
     (wanted, problems)

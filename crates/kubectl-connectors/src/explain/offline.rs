@@ -7,7 +7,7 @@ use connectors_api::config::Knowledge;
 use connectors_api::connector::Selectable;
 use connectors_api::judge::{ProofNeeded, proof_needed};
 use connectors_api::lineage::RunKind;
-use connectors_api::volume_attributes::ConnectorKey;
+use connectors_api::pod_wish::ConnectorKey;
 use connectors_api::wanted_objects::{self, CheckTrouble, WantedObjects};
 use connectors_api::{AccessPolicy, Permission, parse};
 use jiff::Timestamp;

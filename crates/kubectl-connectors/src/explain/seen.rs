@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use connectors_api::access_policy::ObjectKind;
 use connectors_api::config::Knowledge;
 use connectors_api::judge::{JudgeError, Judgement};
-use connectors_api::volume_attributes::ConnectorKey;
+use connectors_api::pod_wish::ConnectorKey;
 use connectors_api::wanted_objects::{CheckTrouble, WantedObjects};
 use connectors_api::{AccessPolicy, AccessRequest, Permission};
 use jiff::Timestamp;

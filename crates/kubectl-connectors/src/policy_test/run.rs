@@ -1,6 +1,6 @@
 //! The tests of directories.
 
-use connectors_api::volume_attributes::{self, ConnectorKey};
+use connectors_api::pod_wish::{self, ConnectorKey};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -166,7 +166,7 @@ async fn one(
     }
     let pod = pod(&world, &case.pod).map_err(|message| ("pod".to_owned(), message))?;
     let namespace = text(&pod, "/metadata/namespace").to_owned();
-    let connector: ConnectorKey = volume_attributes::connector(&namespace, &case.connector)
+    let connector: ConnectorKey = pod_wish::connector(&namespace, &case.connector)
         .map_err(|error| ("connector".to_owned(), error.to_string()))?;
     let question = OfflineQuestion {
         pod,

@@ -195,44 +195,8 @@ impl Part {
                 }
                 runner::run(context.tests_on_cluster(&selection)?, summary)
             }
-            Self::Gate => {
-                let target = context.target()?;
-                if target.local().is_some() {
-                    install_services(target, Profile::Dev, &json!({}))?;
-                }
-                let mut tests = context.tests_on_cluster(GATE)?;
-                tests.env("RUST_TEST_THREADS", WAITING_TESTS);
-                // They are a part of their own.
-                if context.filter.is_none() {
-                    tests.arg("--");
-                }
-                tests.args(["--skip", HOSTILE_TESTS, "--skip", TEKTON_TESTS]);
-                let gate = runner::run(tests, summary);
-                if context.filter.is_some() {
-                    return gate; // not everything was tried
-                }
-                // It judges the calls that the services made during the tests before.
-                let power = context.tests_on_cluster("--workspace --all-features --test power")?;
-                gate.and(runner::run(power, summary))
-            }
-            Self::Hostile => {
-                let target = context.target()?;
-                if target.local().is_some() {
-                    let profile = if context.long {
-                        Profile::Release
-                    } else {
-                        Profile::Dev
-                    };
-                    // Like a cluster that cannot show a certificate: every client that reaches the port may
-                    // ask.
-                    let open = json!({"clientCA": {"configMap": ""}, "clientNames": []});
-                    install_services(target, profile, &json!({"webhook": open}))?;
-                }
-                let hostile = context.cargo_test(GATE);
-                let mut hostile = context.on_cluster(hostile)?;
-                hostile.args(["--", HOSTILE_TESTS]);
-                runner::run(hostile, summary)
-            }
+            Self::Gate => gate(context, summary),
+            Self::Hostile => hostile(context, summary),
             Self::Evaluation => {
                 let target = context.target()?;
                 if target.local().is_some() {
@@ -272,6 +236,46 @@ impl Part {
             }
         }
     }
+}
+
+fn gate(context: &Context, summary: &mut Summary) -> anyhow::Result<()> {
+    let target = context.target()?;
+    if target.local().is_some() {
+        install_services(target, Profile::Dev, &json!({}))?;
+    }
+    let mut tests = context.tests_on_cluster(GATE)?;
+    tests.env("RUST_TEST_THREADS", WAITING_TESTS);
+    // They are a part of their own.
+    if context.filter.is_none() {
+        tests.arg("--");
+    }
+    tests.args(["--skip", HOSTILE_TESTS, "--skip", TEKTON_TESTS]);
+    let gate = runner::run(tests, summary);
+    if context.filter.is_some() {
+        return gate; // not everything was tried
+    }
+    // It judges the calls that the services made during the tests before.
+    let power = context.tests_on_cluster("--workspace --all-features --test power")?;
+    gate.and(runner::run(power, summary))
+}
+
+fn hostile(context: &Context, summary: &mut Summary) -> anyhow::Result<()> {
+    let target = context.target()?;
+    if target.local().is_some() {
+        let profile = if context.long {
+            Profile::Release
+        } else {
+            Profile::Dev
+        };
+        // Like a cluster that cannot show a certificate: every client that reaches the port may
+        // ask.
+        let open = json!({"clientCA": {"configMap": ""}, "clientNames": []});
+        install_services(target, profile, &json!({"webhook": open}))?;
+    }
+    let hostile = context.cargo_test(GATE);
+    let mut hostile = context.on_cluster(hostile)?;
+    hostile.args(["--", HOSTILE_TESTS]);
+    runner::run(hostile, summary)
 }
 
 /// The shared state of the parts: the choices of the command line, and one cluster for all that need one.

@@ -19,7 +19,7 @@ use super::{
 
 /// A driver that the kubelet knows.
 pub(crate) struct Driver {
-    driver: Running,
+    process: Running,
     /// Where mounts are gated.
     evaluation: Option<Running>,
     kubelet: PathBuf,
@@ -88,7 +88,7 @@ impl Driver {
         ];
         arguments.extend_from_slice(more);
         let driver = Self {
-            driver: Running::start("csi-node", &dir, &arguments),
+            process: Running::start("csi-node", &dir, &arguments),
             evaluation,
             kubelet: kubelet.to_owned(),
         };
@@ -113,7 +113,7 @@ impl Driver {
         };
         kubelet.notify_registration_status(taken).await.unwrap();
         until("the driver to be ready", || {
-            self.driver.is_ready().then_some(())
+            self.process.is_ready().then_some(())
         })
         .await;
     }
@@ -130,7 +130,7 @@ impl Driver {
 
     /// The value of a metric without labels.
     pub(crate) fn metric(&self, name: &str) -> Option<f64> {
-        let metrics = self.driver.get("/metrics")?;
+        let metrics = self.process.get("/metrics")?;
         let line = metrics
             .lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -139,12 +139,12 @@ impl Driver {
 
     /// Threads and open files of the driver.
     pub(crate) fn holds(&self) -> Held {
-        self.driver.holds()
+        self.process.holds()
     }
 
     /// The memory that the driver occupies, in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        let status = fs::read_to_string(self.driver.proc("status")).unwrap();
+        let status = fs::read_to_string(self.process.proc("status")).unwrap();
         let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"));
         let kib = line.unwrap().trim().strip_suffix(" kB").unwrap();
         kib.parse::<u64>().unwrap() * 1024
@@ -152,7 +152,7 @@ impl Driver {
 
     /// Both processes end as they should.
     pub(crate) async fn end(self) {
-        self.driver.end().await;
+        self.process.end().await;
         if let Some(evaluation) = self.evaluation {
             evaluation.end().await;
         }
