@@ -37,7 +37,7 @@ families! {
     /// What the process knows of the feature switch.
     pub(crate) struct SwitchMetrics {
         /// The switch, once it is known.
-        pub(crate) enabled: gauge(
+        pub(crate) enabled: known(
             "connectors_approval_enabled", "Whether mounts are gated, as this process last knew it"
         ),
         /// Whether there is a `ConfigMap`.

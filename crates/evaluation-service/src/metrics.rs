@@ -59,7 +59,7 @@ families! {
             &["kind"]
         ),
         /// Whether mounts are gated.
-        pub(crate) enabled: gauge(
+        pub(crate) enabled: known(
             "connectors_approval_enabled", "Whether answers say that mounts are gated, as this process last knew it"
         ),
         /// Whether the `ConfigMap` of the installation is there.

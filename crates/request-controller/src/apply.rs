@@ -136,6 +136,7 @@ impl Applier {
                     self.make_sure_it_is_gone(&request).await?;
                     if let Some(status) = plan::finished(&request, self.now()) {
                         request = self.writes.status(&request, status).await?;
+                        self.metrics.finished(&seen.request, &request);
                         info!(request = %name, "nothing is left of the grant");
                     }
                 }

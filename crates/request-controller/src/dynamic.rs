@@ -149,8 +149,13 @@ impl One {
 
     /// Watches until the kind can no longer be read.
     async fn watch(&self, resource: ApiResource) {
+        // Two groups may have kinds of one name.
+        let name = match resource.group.as_str() {
+            "" => format!("{} of checks", resource.plural),
+            group => format!("{}.{group}", resource.plural),
+        };
         let watch = Watch {
-            name: &resource.plural.clone(),
+            name: &name,
             config: watcher::Config::default().page_size(PAGE),
             ready: None,
             metrics: &self.metrics,

@@ -5,11 +5,12 @@ use std::time::Duration;
 use connectors_api::{
     AccessRequest, AccessRequestCondition,
     access_request::{AccessRequestStatus, Phase},
+    reason::Ready,
 };
 use jiff::Timestamp;
 use service_kit::{clock::seconds_between, families};
 
-use crate::cache::Counts;
+use crate::{cache::Counts, plan::gate::GateEnd};
 
 const SHORT: &[f64] = &[
     0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
@@ -17,6 +18,14 @@ const SHORT: &[f64] = &[
 const LONG: &[f64] = &[
     1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 259_200.0,
 ];
+
+fn phases() -> Vec<&'static str> {
+    Phase::ALL.iter().map(|it| it.as_str()).collect()
+}
+
+fn reasons() -> Vec<&'static str> {
+    Ready::ALL.iter().map(|it| it.as_str()).collect()
+}
 
 families! {
     /// The metrics of the controller.
@@ -34,9 +43,9 @@ families! {
             "connectors_request_revoking_seconds", "Time from noticing the end of a grant to its removal", SHORT
         ),
         /// Decisions by outcome and reason.
-        pub decisions: counters(
+        pub decisions: counters_of_pairs(
             "connectors_request_decisions_total", "Access requests that were decided, by phase and reason",
-            &["phase", "reason"]
+            &["phase", "reason"], (&phases(), &reasons())
         ),
         /// Writes to the API server.
         pub writes: counters(
@@ -55,17 +64,18 @@ families! {
             &["ok", "failed"]
         ),
         /// Whether approvals are enabled, as last known.
-        pub enabled: gauge(
+        pub enabled: known(
             "connectors_approval_enabled", "Whether approvals grant anything, as this process last knew it"
         ),
         /// Whether pods wait with the scheduling gate, as last known.
-        pub gate_enabled: gauge(
+        pub gate_enabled: known(
             "connectors_scheduling_gate_enabled",
             "Whether new pods wait with the scheduling gate, as this process last knew it"
         ),
         /// Removed scheduling gates, by reason.
-        pub gates_removed: counters(
-            "connectors_pod_gates_removed_total", "Scheduling gates that were removed, by reason", &["reason"]
+        pub gates_removed: counters_of(
+            "connectors_pod_gates_removed_total", "Scheduling gates that were removed, by reason", &["reason"],
+            &GateEnd::ALL.map(GateEnd::as_str)
         ),
         /// Refused removals of scheduling gates.
         pub gates_kept: counter(
@@ -140,6 +150,19 @@ impl Metrics {
         }
     }
 
+    /// Observes a revocation that the reconciliation of its end could not complete. It counts from the recorded end, which
+    /// has whole seconds.
+    pub fn finished(&self, before: &AccessRequest, after: &AccessRequest) {
+        let Some(status) = &after.status else {
+            return;
+        };
+        let was = before.status.as_ref().and_then(|it| it.phase);
+        let is_late = was == Some(Phase::Revoked) && status.phase == was;
+        if let (true, Some(ended), Some(revoked)) = (is_late, status.ended_at, status.revoked_at) {
+            self.revoking.observe(seconds_between(ended, revoked));
+        }
+    }
+
     /// Observes the duration of a reconciliation that granted or revoked.
     pub fn took(&self, phase: Option<Phase>, time: Duration) {
         match phase {
@@ -155,11 +178,9 @@ fn reason(status: &AccessRequestStatus) -> &'static str {
     let conditions = status.conditions.iter();
     let mut ready = conditions.filter(|it| it.type_ == AccessRequestCondition::Ready);
     let word = ready.next().map(|it| it.reason.as_str());
-    let known = connectors_api::reason::Ready::ALL.iter().copied();
+    let known = Ready::ALL.iter().copied();
     let mut known = known.filter(|it| Some(it.as_str()) == word);
-    known
-        .next()
-        .map_or("", connectors_api::reason::Ready::as_str)
+    known.next().map_or("", Ready::as_str)
 }
 
 #[cfg(test)]
@@ -168,6 +189,35 @@ mod tests {
     use prometheus::Registry;
 
     use super::*;
+
+    #[test]
+    fn a_revocation_that_took_several_looks_counts_from_its_end() {
+        let metrics = Metrics::register(&Registry::new()).unwrap();
+        let of = |phase: &str, revoked: Option<&str>| -> AccessRequest {
+            let mut request = serde_json::json!({
+                "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessRequest",
+                "metadata": {"name": "a", "namespace": "n"},
+                "spec": {
+                    "connectorRef": {"name": "prod"},
+                    "subject": {"kind": "ServiceAccount", "name": "builder"},
+                    "context": {"objectRef": {"apiVersion": "v1", "kind": "Pod", "namespace": "apps", "name": "p", "uid": "u"}},
+                },
+                "status": {"phase": phase, "endedAt": "2026-01-01T00:00:00Z"},
+            });
+            if let Some(revoked) = revoked {
+                request["status"]["revokedAt"] = revoked.into();
+            }
+            serde_json::from_value(request).unwrap()
+        };
+        let after = of("Revoked", Some("2026-01-01T00:00:40Z"));
+        // The look that ends it is measured by `took`.
+        metrics.finished(&of("Granted", None), &after);
+        metrics.finished(&of("Revoked", None), &of("Revoked", None));
+        assert_eq!(metrics.revoking.get_sample_count(), 0);
+        metrics.finished(&of("Revoked", None), &after);
+        assert_eq!(metrics.revoking.get_sample_count(), 1);
+        assert!((metrics.revoking.get_sample_sum() - 40.0).abs() < 0.1);
+    }
 
     #[test]
     fn a_revocation_is_as_old_as_the_end_of_its_request() {

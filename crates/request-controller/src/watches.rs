@@ -5,11 +5,7 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use connectors_api::{
-    AccessPolicy, AccessRequest,
-    config::{CONFIG_MAP, Config as Settings},
-    connector,
-};
+use connectors_api::{AccessPolicy, AccessRequest, config::CONFIG_MAP, connector};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
 use kube::{Api, Client, Resource, ResourceExt, runtime::watcher::Config};
 use service_kit::{
@@ -227,10 +223,10 @@ impl RequestFeeds {
         }
         let known = self.world.config();
         self.told.config_present.set(1);
-        let enabled = known.is_some_and(|config| config.enabled);
-        self.told.enabled.set(enabled.into());
-        let gates_pods = known.is_some_and(Settings::gates_pods);
-        self.told.gate_enabled.set(gates_pods.into());
+        if let Some(known) = &known {
+            self.told.enabled.set(known.enabled.into());
+            self.told.gate_enabled.set(known.gates_pods().into());
+        }
         info!(config = ?known, "configuration");
         if known.is_some() {
             configured.drain(..).for_each(ReadinessPart::ready);

@@ -6,7 +6,7 @@ families! {
     /// Tells operators which services run, and whether all are of one version.
     pub struct BuildInfo {
         info: gauges(
-            "connectors_build_info", "1, with the service that the process is and its version", &["service", "version"]
+            "connectors_build_info", "1, with the service that the process is and its version", &["component", "version"]
         ),
     }
 }
@@ -31,7 +31,7 @@ mod tests {
             .unwrap()
             .is("webhook", "1.2.3");
         let text = TextEncoder::new().encode_to_string(&registry.gather());
-        let line = "connectors_build_info{service=\"webhook\",version=\"1.2.3\"} 1\n";
+        let line = "connectors_build_info{component=\"webhook\",version=\"1.2.3\"} 1\n";
         assert!(text.unwrap().ends_with(line));
     }
 }

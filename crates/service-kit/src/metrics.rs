@@ -16,6 +16,18 @@ const SERIES: [&str; 4] = ["_total", "_bucket", "_sum", "_count"];
 /// The units of histograms: base units alone.
 const UNITS: [&str; 2] = ["_seconds", "_bytes"];
 
+/// The labels that Prometheus or its operator puts on a target. A family with one of them would have it renamed.
+const OF_TARGETS: [&str; 8] = [
+    "container",
+    "endpoint",
+    "instance",
+    "job",
+    "namespace",
+    "node",
+    "pod",
+    "service",
+];
+
 /// The kind of a family, as its name shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FamilyKind {
@@ -39,6 +51,34 @@ impl FamilyKind {
     }
 }
 
+/// Refuses a label that is one of the target's.
+fn check_labels(name: &str, labels: &[&str]) -> Result<(), Error> {
+    let taken = labels.iter().find(|it| OF_TARGETS.contains(*it));
+    taken.map_or(Ok(()), |label| {
+        let problem = "is one that scraping sets: it has to be another word";
+        Err(Error::Msg(format!("the label {label} of {name} {problem}")))
+    })
+}
+
+/// A gauge that is not shown before its value is known.
+#[derive(Clone, Debug)]
+pub struct KnownGauge(IntGaugeVec);
+
+impl KnownGauge {
+    /// Shows this value from now on.
+    pub fn set(&self, value: i64) {
+        self.0.with_label_values::<&str>(&[]).set(value);
+    }
+
+    /// The shown value; none while it is not known.
+    #[must_use]
+    pub fn get(&self) -> Option<f64> {
+        let families = self.0.collect();
+        let shown = families.first()?.get_metric().first()?;
+        Some(shown.get_gauge().get_value())
+    }
+}
+
 /// Makes the families of a registry. Each name is used once per process.
 #[derive(Clone, Copy, Debug)]
 pub struct Families<'a>(pub &'a Registry);
@@ -53,6 +93,7 @@ impl Families<'_> {
     /// One for each combination of labels.
     pub fn counters(self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, Error> {
         FamilyKind::Counter.check(name)?;
+        check_labels(name, labels)?;
         self.register(IntCounterVec::new(Opts::new(name, help), labels)?)
     }
 
@@ -71,6 +112,29 @@ impl Families<'_> {
         Ok(family)
     }
 
+    /// One for each pair of these values of two labels, from the start as well.
+    pub fn counters_of_pairs(
+        self,
+        name: &str,
+        help: &str,
+        labels: &[&str; 2],
+        values: (&[&str], &[&str]),
+    ) -> Result<IntCounterVec, Error> {
+        let family = self.counters(name, help, labels)?;
+        let (firsts, seconds) = values;
+        for first in firsts {
+            for second in seconds {
+                family.with_label_values(&[first, second]);
+            }
+        }
+        Ok(family)
+    }
+
+    /// A whole number that is shown once it is known.
+    pub fn known(self, name: &str, help: &str) -> Result<KnownGauge, Error> {
+        self.gauges(name, help, &[]).map(KnownGauge)
+    }
+
     /// A whole number that goes up and down.
     pub fn gauge(self, name: &str, help: &str) -> Result<IntGauge, Error> {
         FamilyKind::Gauge.check(name)?;
@@ -80,12 +144,14 @@ impl Families<'_> {
     /// One for each combination of labels.
     pub fn gauges(self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, Error> {
         FamilyKind::Gauge.check(name)?;
+        check_labels(name, labels)?;
         self.register(IntGaugeVec::new(Opts::new(name, help), labels)?)
     }
 
     /// The same with fractions.
     pub fn fractions(self, name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec, Error> {
         FamilyKind::Gauge.check(name)?;
+        check_labels(name, labels)?;
         self.register(GaugeVec::new(Opts::new(name, help), labels)?)
     }
 
@@ -105,6 +171,7 @@ impl Families<'_> {
         labels: &[&str],
     ) -> Result<HistogramVec, Error> {
         FamilyKind::Histogram.check(name)?;
+        check_labels(name, labels)?;
         let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
         self.register(HistogramVec::new(opts, labels)?)
     }
@@ -138,6 +205,8 @@ macro_rules! families {
     (@type counter) => { ::prometheus::IntCounter };
     (@type counters) => { ::prometheus::IntCounterVec };
     (@type counters_of) => { ::prometheus::IntCounterVec };
+    (@type counters_of_pairs) => { ::prometheus::IntCounterVec };
+    (@type known) => { $crate::metrics::KnownGauge };
     (@type gauge) => { ::prometheus::IntGauge };
     (@type gauges) => { ::prometheus::IntGaugeVec };
     (@type fractions) => { ::prometheus::GaugeVec };
@@ -158,6 +227,9 @@ mod tests {
             c: gauge("connectors_c", "C"),
             e: counters_of("connectors_e_total", "E", &["x"], &["1", "2"]),
             d: histogram("connectors_d_seconds", "D", &[1.0]),
+            f: known("connectors_f", "F"),
+            g: known("connectors_g", "G"),
+            h: counters_of_pairs("connectors_h_total", "H", &["x", "y"], (&["1"], &["a", "b"])),
         }
     }
 
@@ -169,6 +241,8 @@ mod tests {
         metrics.b.with_label_values(&["1"]).inc();
         metrics.c.set(2);
         metrics.d.observe(0.5);
+        metrics.f.set(0);
+        metrics.h.with_label_values(&["1", "b"]).inc();
         metrics.e.with_label_values(&["2"]).inc();
         let text = TextEncoder::new().encode_to_string(&registry.gather());
         let text = text.unwrap();
@@ -179,9 +253,17 @@ mod tests {
             "connectors_c 2\n",
             "connectors_e_total{x=\"1\"} 0\nconnectors_e_total{x=\"2\"} 1\n",
             "connectors_d_seconds_bucket{le=\"1\"} 1\n",
+            "connectors_f 0\n",
+            "connectors_h_total{x=\"1\",y=\"a\"} 0\nconnectors_h_total{x=\"1\",y=\"b\"} 1\n",
         ] {
             assert!(text.contains(line), "{text}");
         }
+        assert!(!text.contains("connectors_g"), "{text}");
+        assert_eq!(metrics.g.get(), None);
+        metrics.g.set(1);
+        assert_eq!(metrics.g.get(), Some(1.0));
+        let text = TextEncoder::new().encode_to_string(&registry.gather());
+        assert!(text.unwrap().contains("connectors_g 1\n"));
         assert!(All::register(&registry).is_err());
     }
 
@@ -230,5 +312,24 @@ mod tests {
             assert!(text.ends_with(&format!("has to {wanted}")), "{text}");
         }
         new.histogram("connectors_call_bytes", "A", &[1.0]).unwrap();
+    }
+
+    #[test]
+    fn a_label_that_scraping_sets_is_refused() {
+        let registry = Registry::new();
+        let new = Families(&registry);
+        for label in OF_TARGETS {
+            let errors = [
+                new.counters("connectors_a_total", "A", &["x", label]).err(),
+                new.gauges("connectors_b", "B", &[label]).err(),
+                new.fractions("connectors_c", "C", &[label]).err(),
+                new.histograms("connectors_d_seconds", "D", &[1.0], &[label])
+                    .err(),
+            ];
+            for error in errors {
+                let text = error.unwrap().to_string();
+                assert!(text.starts_with(&format!("the label {label} of")), "{text}");
+            }
+        }
     }
 }

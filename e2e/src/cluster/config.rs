@@ -220,7 +220,7 @@ fn kubelet(layout: &Layout, name: &ClusterName) -> Value {
         "volumePluginDir": layout.text("kubelet/volume-plugins"),
         "staticPodPath": "",
         // A small disk or a busy machine is no reason to evict tests.
-        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%"},
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "100Mi", "imagefs.available": "100Mi", "nodefs.inodesFree": "1%"},
         "imageGCHighThresholdPercent": 100,
         "imageMinimumGCAge": "24h",
         "nodeStatusUpdateFrequency": "2s",

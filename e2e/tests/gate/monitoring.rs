@@ -272,7 +272,7 @@ fn every_query_is_answered_and_alerts_fire_by_real_faults() {
         ("ConnectorsConfigMissing", json!({})),
         (
             "ConnectorsServiceMissing",
-            json!({"service": "evaluation-service"}),
+            json!({"component": "evaluation-service"}),
         ),
         (
             "ConnectorsControllerWithoutLeader",

@@ -57,11 +57,10 @@ fn take(shared: &Shared, metrics: &Metrics, knowledge: &mut Knowledge, heard: Co
             Vec::new()
         });
     }
-    if config.is_none() || is_known {
+    let Some(known) = config.filter(|_| !is_known) else {
         return;
-    }
-    let enabled = config.is_some_and(|config| config.enabled);
-    metrics.enabled.set(enabled.into());
+    };
+    metrics.enabled.set(known.enabled.into());
     info!(?config, "configuration");
     shared.change(|world| {
         world.config = config;
@@ -111,6 +110,7 @@ mod tests {
     fn the_last_known_values_hold() {
         use DefaultRequesters::{Any, Namespace};
         let mut told = Told::new();
+        assert_eq!(told.metrics.enabled.get(), None);
         for (heard, expected) in [
             (ConfigMapState::Gone, (Gating::Unknown, Namespace)),
             (data(&[]), (Gating::Unknown, Namespace)),
@@ -130,7 +130,7 @@ mod tests {
         ] {
             assert_eq!(told.hear(heard.clone()), expected, "{heard:?}");
         }
-        assert_eq!(told.metrics.enabled.get(), 1);
+        assert_eq!(told.metrics.enabled.get(), Some(1.0));
     }
 
     #[test]

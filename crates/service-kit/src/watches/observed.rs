@@ -40,6 +40,13 @@ pub(super) struct ObservedWatch {
     unreadable: BTreeSet<(Option<String>, String)>,
 }
 
+/// An ended watch says nothing about its objects.
+impl Drop for ObservedWatch {
+    fn drop(&mut self) {
+        self.gauge.set(0);
+    }
+}
+
 impl ObservedWatch {
     pub(super) fn restart(&self) {
         self.restarts.inc();

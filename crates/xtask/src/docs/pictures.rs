@@ -12,6 +12,8 @@ use crate::{layers, workspace};
 
 /// The frame of `crates.pikchr` around the services; an arrow from it stands for each of them.
 const FRAME: &str = "Services";
+/// It ships beside the services, and its box is outside of the frame.
+const PLUGIN: &str = "kubectl-connectors";
 
 fn folder() -> PathBuf {
     e2e::repository().join("docs/pictures")
@@ -22,9 +24,16 @@ fn drawn(source: &Path) -> String {
     let text = fs::read_to_string(source).unwrap();
     let picture = Pikchr::render(&text, None, PikchrFlags::default())
         .unwrap_or_else(|error| panic!("{}: {error}", source.display()));
-    picture
-        .rendered()
-        .replacen("<svg ", "<svg style=\"background:#fff\" ", 1)
+    let (plain, with_background) = (
+        "style='font-size:initial;'",
+        "style='font-size:initial;background:#fff'",
+    );
+    let drawn = picture.rendered().replacen(plain, with_background, 1);
+    // A second `style` would make it no XML, and browsers would not show it.
+    let head = drawn.split('>').next().unwrap_or_default();
+    assert_eq!(head.matches("style=").count(), 1, "{head}");
+    assert!(head.contains(with_background), "{head}");
+    drawn
 }
 
 #[test]
@@ -69,11 +78,16 @@ impl Drawn {
         let arrows = text.lines().filter_map(|it| it.strip_prefix("arrow from "));
         let arrows = arrows.flat_map(|arrow| {
             let begin = arrow.split(" to ").next().unwrap_or_default();
-            let begin = begin.split(" left ").next().unwrap_or_default();
+            // The way may be named before the end.
+            let ways = [" left ", " right ", " down "];
+            let begin = ways.iter().fold(begin, |begin, way| {
+                begin.split(way).next().unwrap_or_default()
+            });
             let to = names[last_label(arrow)].to_owned();
             let from = match last_label(begin) {
                 FRAME => layers::SERVICES
                     .iter()
+                    .filter(|it| **it != PLUGIN)
                     .filter(|it| names.values().any(|name| name == *it))
                     .map(|it| (*it).to_owned())
                     .collect(),
