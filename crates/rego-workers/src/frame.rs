@@ -1,4 +1,4 @@
-//! What goes through the pipes between service and worker: a length, then JSON.
+//! The frames in the pipes between service and worker: a length, then JSON.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Bytes of the length.
+/// The bytes of the length.
 pub(super) const HEAD: usize = 4;
 
-/// A job on its way.
+/// A job as the service sends it.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct JobOut<'a> {
     pub(super) module: &'a str,
-    /// What the module is asked about; nothing when only the module itself is looked at.
+    /// The object and its context. None when the worker only checks the module.
     asked: Option<AskedOut<'a>>,
 }
 
@@ -26,7 +26,7 @@ struct AskedOut<'a> {
     context: &'a Value,
 }
 
-/// A job as it arrives.
+/// A job as the worker receives it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JobIn<'a> {
@@ -36,7 +36,7 @@ pub(super) struct JobIn<'a> {
     pub(super) asked: Option<AskedIn<'a>>,
 }
 
-/// What a module is asked about, as it arrives. The module decides what of it is read.
+/// The object and its context as the worker receives them. The module decides which of it is read.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AskedIn<'a> {
@@ -50,7 +50,7 @@ pub(super) struct AskedIn<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Sound {
-    /// It looks at the object that it is asked about.
+    /// It reads the object.
     pub reads_object: bool,
 }
 
@@ -58,16 +58,16 @@ pub struct Sound {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) enum Reply {
-    /// The module said something.
+    /// The module answered.
     Answer {
         state: String,
         message: Option<String>,
     },
-    /// The module could decide, and was asked about nothing.
+    /// The module could decide, and no object was sent.
     Sound(Sound),
-    /// The module went beyond the time that it looks at itself.
+    /// The module exceeded the time that the worker allows.
     Limit(String),
-    /// The module says nothing.
+    /// The module gives no answer.
     Failed(String),
 }
 
@@ -86,7 +86,7 @@ impl<'a> From<RegoJob<'a>> for JobOut<'a> {
 }
 
 impl<'a> JobOut<'a> {
-    /// Only looks at the module.
+    /// A job that only checks the module.
     pub(super) const fn of_module(module: &'a str) -> Self {
         Self {
             module,
@@ -122,7 +122,7 @@ impl From<Reply> for Result<Sound, RegoFailure> {
     }
 }
 
-/// Length and content in one piece; none when the content is too long for a length.
+/// The length and the content in one buffer. None when the content is too long for a length.
 pub(super) fn encode<T: Serialize>(message: &T) -> Option<Vec<u8>> {
     let mut frame = vec![0; HEAD];
     serde_json::to_writer(&mut frame, message).ok()?;
@@ -133,12 +133,12 @@ pub(super) fn encode<T: Serialize>(message: &T) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// The length that a frame begins with.
+/// The length at the beginning of a frame.
 pub(super) fn length(head: [u8; HEAD]) -> Option<usize> {
     usize::try_from(u32::from_be_bytes(head)).ok()
 }
 
-/// The next frame; none at the end.
+/// The next frame. None at the end of the input.
 pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; HEAD];
     match from.read_exact(&mut head) {

@@ -12,14 +12,14 @@ use sha2::{Digest, Sha256};
 
 use super::frame::{self, AskedIn, JobIn, Reply, Sound};
 
-/// The first argument of a worker. What follows are milliseconds per job and bytes of memory.
+/// The first argument of a worker. Milliseconds per job and bytes of memory follow.
 pub const ARGUMENT: &str = "rego-worker";
 
-/// Modules that are kept ready. Each is at most as long as a policy can hold.
+/// The number of parsed modules that are kept. Each is at most as long as a policy can hold.
 const MODULES: usize = 32;
 
-/// How much less than the service a worker counts where there is not enough processor time for all: about a
-/// ninth. A module that never ends would otherwise take what calls without Rego need.
+/// The niceness of a worker. Without enough processor time it gets about a ninth of the service's share. A module
+/// that never ends would otherwise take the time that calls without Rego need.
 const NICE: i32 = 10;
 
 type Digested = [u8; 32];
@@ -29,7 +29,7 @@ struct Worker {
     modules: HashMap<Digested, Result<CheckModule, ModuleError>>,
 }
 
-/// Works until the input ends. Says nothing on standard error: it could be a secret.
+/// Works until the input ends. Writes nothing to standard error, because it could be a secret.
 #[must_use]
 pub fn run(arguments: &[String]) -> ExitCode {
     let Some((limit, memory)) = parse(arguments) else {
@@ -53,17 +53,17 @@ fn parse(arguments: &[String]) -> Option<(Duration, u64)> {
     Some((limit, memory.parse().ok()?))
 }
 
-/// From here on nothing outside can be touched, and not much inside.
+/// After this call the worker reaches nothing outside, and little inside.
 fn confine(memory: u64) -> io::Result<()> {
     let at_most = |most| Rlimit {
         current: Some(most),
         maximum: Some(most),
     };
     setrlimit(Resource::As, at_most(memory))?;
-    // A core file would hold the objects.
+    // A core file would contain the objects.
     setrlimit(Resource::Core, at_most(0))?;
     setrlimit(Resource::Fsize, at_most(0))?;
-    // The pipes stay open. No file is opened, such as the service's token, and no connection.
+    // The pipes stay open. The worker opens no file, such as the service's token, and no connection.
     setrlimit(Resource::Nofile, at_most(0))?;
     setrlimit(Resource::Nproc, at_most(0))?;
     nice(NICE)?;
@@ -85,7 +85,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The service kills a worker that is late. This is for a worker whose service is gone.
+    /// The service kills a worker that is late. This limit is for a worker whose service is gone.
     fn allow_time(&self) -> io::Result<()> {
         let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec;
         let used = u64::try_from(used).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Worker {
             }
             Err(error) => return Reply::Failed(error.to_string()),
         };
-        // It was evaluated once when it was parsed.
+        // The module was evaluated once when it was parsed.
         let Some(AskedIn { input, context }) = asked else {
             return Reply::Sound(Sound {
                 reads_object: module.reads_object(),
@@ -121,8 +121,8 @@ impl Worker {
         }
     }
 
-    /// The module, parsed once. What is no module is remembered as well, but not that there was no time: the
-    /// machine may have been busy with something else.
+    /// The module, parsed once. The error of an invalid module is kept as well. A lack of time is not kept, because
+    /// the machine may have been busy.
     fn module(&mut self, source: &str) -> &Result<CheckModule, ModuleError> {
         let digest = Sha256::digest(source).into();
         if self.modules.len() >= MODULES && !self.modules.contains_key(&digest) {
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// What the worker says to a job as it comes through the pipe.
+    /// The worker's reply to a job from the pipe.
     fn answer(worker: &mut Worker, module: &str, input: &serde_json::Value) -> Reply {
         let job = json!({"module": module, "asked": {"input": input, "context": {}}}).to_string();
         worker.answer(&serde_json::from_str(&job).unwrap())

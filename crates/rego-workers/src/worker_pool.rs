@@ -1,5 +1,5 @@
-//! The worker processes that run Rego: how many there are, which job a worker gets, and when one is killed and replaced
-//! because it takes too long. The number and the time are the caller's.
+//! The worker processes that run Rego. The pool limits their number, assigns the jobs, and kills and replaces a
+//! worker that takes too long. The caller sets the number and the time.
 
 use std::fmt;
 use std::io;
@@ -23,28 +23,28 @@ use tracing::warn;
 use super::frame::{self, HEAD, JobOut, Reply, Sound};
 use super::worker::ARGUMENT;
 
-/// What a worker does before it is replaced, so that nothing adds up in it.
+/// The number of jobs of a worker before it is replaced, so that nothing accumulates in it.
 const JOBS_PER_WORKER: usize = 1000;
-/// Jobs that wait for a worker. More would not be answered in time anyway.
+/// The number of jobs that may wait for a worker. More would not be answered in time anyway.
 const MOST_WAITING: usize = 256;
-/// How long a job waits for a worker: four whole jobs may come before it, of which the first may be tried twice.
+/// The longest wait for a worker. Four whole jobs may precede a job, and the first of them may be tried twice.
 const LONGEST_WAIT: Duration = Duration::from_secs(7);
 /// A worker that watches its time itself need not be killed.
 const GRACE: Duration = Duration::from_millis(200);
-/// How long a worker that closed its pipes may take to be gone.
+/// The time in which a worker that closed its pipes must end.
 const DYING: Duration = Duration::from_secs(1);
-/// How long the very first job may take: the program may have to be read from a disk.
+/// The time for the very first job. The program may have to be read from a disk.
 const FIRST_JOB: Duration = Duration::from_secs(20);
 
-/// What a module says of an object, or why it says nothing.
+/// A module's answer about an object, or why there is none.
 pub type ModuleOutcome = Result<RegoAnswer, RegoFailure>;
 
 /// Why there is no reply to a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoReply {
-    /// Nobody was free to look at it, which says nothing about the module.
+    /// No worker was free to look at it. This says nothing about the module.
     Busy(String),
-    /// The module went beyond a limit.
+    /// The module exceeded a limit.
     Limit(String),
 }
 
@@ -56,10 +56,10 @@ impl From<NoReply> for RegoFailure {
     }
 }
 
-/// What a module may use.
+/// The limits of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleLimits {
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: usize,
     /// Wall time for one job.
     pub time: Duration,
@@ -77,12 +77,12 @@ pub enum PoolError {
     /// The program cannot be started.
     #[error("cannot start a worker for Rego")]
     Spawn(#[source] io::Error),
-    /// It does not do what it should.
+    /// The worker does not work as it should.
     #[error("a worker for Rego does not work under the given limits: {0:?}")]
     Broken(RegoFailure),
 }
 
-/// What a pool tells about its work.
+/// The observer of a pool's work.
 pub trait PoolWatcher: fmt::Debug + Send + Sync {
     /// A worker process was started.
     fn started(&self);
@@ -91,7 +91,7 @@ pub trait PoolWatcher: fmt::Debug + Send + Sync {
     fn evaluated(&self, outcome: &ModuleOutcome, time: Duration);
 }
 
-/// Watches nothing.
+/// The observer that ignores everything.
 impl PoolWatcher for () {
     fn started(&self) {}
 
@@ -114,30 +114,30 @@ struct PoolState {
 
 #[derive(Debug)]
 struct PoolWorker {
-    /// Killed when it is dropped, by whatever turn of events.
+    /// It is killed when it is dropped, for any reason.
     process: Child,
     input: ChildStdin,
-    /// Length and content of a reply come with one read.
+    /// One read gets the length and the content of a reply.
     output: BufReader<ChildStdout>,
     jobs: usize,
 }
 
-/// Why a worker is of no use any more.
+/// Why a worker cannot be used any more.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 enum Broken {
-    /// It had no memory left, or no stack.
+    /// It had no memory or no stack left.
     #[error("used too much memory")]
     Memory,
-    /// It did not end for the service, and the kernel ended it.
+    /// It did not end for the service, so the kernel ended it.
     #[error("used too much processor time")]
     ProcessorTime,
-    /// Whoever killed it did not say why: the kernel does when the container has no memory left.
+    /// Another process or the kernel killed it. The kernel does so when the container has no memory left.
     #[error("ended the process that evaluated it")]
     Killed,
     /// It was killed when its time was over.
     #[error("took longer than {0:?}")]
     Time(Duration),
-    /// What it says is longer than it may be, or no reply.
+    /// Its output is too long, or is no reply.
     #[error("the answer is too long, or none")]
     Answer,
 }
@@ -145,7 +145,7 @@ enum Broken {
 impl From<Broken> for NoReply {
     fn from(broken: Broken) -> Self {
         match broken {
-            // It may have been somebody else's fault, also before the job.
+            // Another process may have caused it, also before the job.
             Broken::Killed => busy(broken.to_string()),
             Broken::Memory | Broken::ProcessorTime | Broken::Time(_) | Broken::Answer => {
                 limit(broken.to_string())
@@ -154,7 +154,7 @@ impl From<Broken> for NoReply {
     }
 }
 
-/// Counts a job as waiting for as long as it does.
+/// Counts a job while it waits.
 struct WaitingJob<'a>(&'a AtomicUsize);
 
 impl Drop for WaitingJob<'_> {
@@ -192,7 +192,7 @@ impl WorkerPool {
 }
 
 impl WorkerPool {
-    /// Starts one worker and gives it a job: a process whose workers do not work should not begin.
+    /// Starts one worker and gives it a job. A process whose workers fail should not start.
     pub async fn start(
         program: PathBuf,
         limits: ModuleLimits,
@@ -224,8 +224,8 @@ impl WorkerPool {
         }
     }
 
-    /// What a module says, or why it says nothing; an error where nobody could look at it. When this is dropped,
-    /// the worker is killed.
+    /// A module's answer, or why there is none. An error when no worker could look at it. When this future is
+    /// dropped, the worker is killed.
     pub async fn evaluate(&self, job: RegoJob<'_>) -> Result<ModuleOutcome, NoReply> {
         let started = Instant::now();
         let reply = self.0.reply(job.into()).await;
@@ -241,7 +241,7 @@ impl WorkerPool {
         busy.map_or(Ok(outcome), Err)
     }
 
-    /// Whether a module could decide at all: it is parsed, and evaluated once on empty objects.
+    /// Whether a module could decide at all. It is parsed, and evaluated once on empty objects.
     pub async fn validate(&self, module: &str) -> Result<Result<Sound, RegoFailure>, NoReply> {
         match self.0.reply(JobOut::of_module(module)).await {
             Ok(reply) => Ok(reply.into()),
@@ -250,7 +250,7 @@ impl WorkerPool {
         }
     }
 
-    /// As many jobs as are worked on at the same time.
+    /// The number of jobs that run at the same time.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.0.limits.workers
@@ -283,12 +283,12 @@ impl PoolState {
             // The semaphore is never closed.
             place.map_err(|_| taken())?.map_err(|_| taken())?
         };
-        // Not before it has its place: objects are large.
+        // Encoded only once it has its place, because objects are large.
         let frame = frame::encode(&job).ok_or_else(|| limit("the objects are too large"))?;
         let idle = self.lock().pop();
         let time = self.limits.time + GRACE;
         if let Some(used) = idle {
-            // What others left in a worker decides nothing.
+            // The remains of other jobs in a worker decide nothing.
             match self.work(used, &frame, time).await {
                 Err(Broken::Memory | Broken::Killed) => {}
                 done => return Ok(done?),
@@ -301,7 +301,7 @@ impl PoolState {
         Ok(self.work(new, &frame, time).await?)
     }
 
-    /// One job. A worker that failed at it is not used again.
+    /// Runs one job. A worker that failed at it is not used again.
     async fn work(
         &self,
         mut worker: PoolWorker,
@@ -346,14 +346,14 @@ impl PoolState {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<PoolWorker>> {
-        // Workers are put in and taken out whole.
+        // Each change puts in or takes out a whole worker.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl PoolWorker {
-    /// Of what a worker ended that closed its pipes. Memory that there is none of, and a stack that has no end,
-    /// abort a process.
+    /// How a worker ended that closed its pipes. A process aborts when it has no memory left, or when its stack
+    /// overflows.
     async fn end(mut self) -> Broken {
         let status = timeout(DYING, self.process.wait()).await;
         let status = status.ok().and_then(Result::ok);
@@ -402,7 +402,7 @@ mod tests {
             assert_eq!(pool.waiting(), 1);
         }
         assert_eq!(pool.waiting(), 0);
-        // Those that wait until it is too late are not counted either, and no more wait than may.
+        // Jobs that wait until it is too late are not counted either. No more jobs wait than may.
         let asks = futures::future::join_all((0..=MOST_WAITING).map(|_| pool.evaluate(job())));
         let answers = asks.await;
         assert!(answers.iter().all(|it| matches!(it, Err(NoReply::Busy(_)))));
