@@ -37,11 +37,11 @@ pub trait RequestFacts {
     fn is_in_pods_namespace(&self) -> bool;
     /// When all of it ends at the latest.
     fn expires_at(&self) -> Option<Timestamp>;
-    /// What its policies came to.
+    /// The results of its policies.
     fn grants(&self) -> impl Iterator<Item = GrantFacts<'_>>;
 }
 
-/// What one policy came to for a request.
+/// The result of one policy for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantFacts<'a> {
     /// The UID of the policy. Never empty.
@@ -74,8 +74,8 @@ impl<'a, L: Fn(&str) -> Option<&'a str>> BindingFacts<'a, L> {
         self.is_of(request, pod) && self.holds(request, now)
     }
 
-    /// Whether the binding was written for this request, and the request lets this pod in. A request that does not decide
-    /// for its pod lets nobody in, whatever it says of itself.
+    /// Whether the binding was written for this request, and the request lets this pod in. A request that does not
+    /// decide for its pod lets no pod in, whatever its own fields say.
     fn is_of(&self, request: &impl RequestFacts, pod: &str) -> bool {
         let uid = request.uid().filter(|uid| !uid.is_empty());
         self.is_ours()

@@ -93,7 +93,7 @@ pub struct CountedPolicy<'a> {
     pub name: &'a str,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// What it says.
+    /// The spec of the policy.
     pub spec: &'a AccessPolicySpec,
 }
 

@@ -117,7 +117,7 @@ impl MatchedPolicy {
         text.unwrap_or_default()
     }
 
-    /// What is checked and granted, as the entry keeps it. None if it keeps only the identity of the policy.
+    /// The checks and the permission that the entry keeps. None if it keeps only the policy's identity.
     #[must_use]
     pub fn frozen(&self) -> Option<CheckGrantedPermission> {
         frozen(&self.policy.0)

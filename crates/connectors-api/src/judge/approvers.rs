@@ -130,7 +130,7 @@ pub struct ListedApprover {
     pub name: String,
     /// Its members approve.
     pub is_group: bool,
-    /// What it answered.
+    /// The answer of the approver.
     pub answer: ApproverAnswer,
 }
 
