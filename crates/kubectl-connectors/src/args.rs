@@ -371,7 +371,7 @@ pub struct DoctorArgs {
 /// The arguments of `policy`.
 #[derive(Debug, clap::Args)]
 pub struct PolicyArgs {
-    /// What is asked about policies
+    /// The question about policies
     #[command(subcommand)]
     pub command: PolicyCommand,
 }
@@ -419,7 +419,7 @@ pub struct CompletionArgs {
     pub shell: clap_complete::Shell,
 }
 
-/// What an explanation is about. Its namespace is that of the command line.
+/// The target of an explanation. Its namespace is that of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExplainTarget {
     /// A pod.

@@ -13,11 +13,11 @@ use crate::reads::{ClusterReads, ReadResult, ReviewOf};
 use crate::terms::NamespacedName;
 use crate::unread::MissedRead;
 
-/// Whether one may.
+/// Whether the access is allowed.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CanIShown {
-    /// Who asks: the user, a service account, or a pod.
+    /// The asker: the user, a service account, or a pod.
     pub who: String,
     /// The connector.
     pub connector: NamespacedName,
@@ -31,7 +31,7 @@ pub struct CanIShown {
     pub because: String,
 }
 
-/// Whether one may.
+/// Whether the access is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum CanIWord {
     /// Yes.
@@ -42,7 +42,7 @@ pub enum CanIWord {
     Unknown,
 }
 
-/// Who asks.
+/// The asker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asking {
     /// The user of the command.
@@ -53,10 +53,10 @@ pub enum Asking {
     Pod(NamespacedName),
 }
 
-/// What is asked.
+/// A question about access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CanIQuestion {
-    /// Who asks.
+    /// The asker.
     pub who: Asking,
     /// The connector.
     pub connector: NamespacedName,
@@ -94,7 +94,7 @@ impl CanIQuestion {
     }
 }
 
-/// Asks the API server's own authorizers. A pod may also have been granted access, which its request says.
+/// Asks the API server's own authorizers. A pod may also have been granted access, which its request records.
 pub async fn can_i(
     reads: &ClusterReads,
     question: CanIQuestion,
@@ -209,7 +209,7 @@ async fn of_pod(
     Ok((question.answered(who, answer, because), unread))
 }
 
-/// How a program should take the answer.
+/// How a program should interpret the answer.
 #[must_use]
 pub const fn exit(shown: &CanIShown) -> ExitWord {
     match shown.answer {

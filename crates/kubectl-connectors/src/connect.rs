@@ -28,7 +28,7 @@ pub enum NoCluster {
     Client(#[from] ConnectError),
 }
 
-/// Where the kubeconfig comes from.
+/// The source of the kubeconfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KubeconfigName {
     /// A file of the command line.
@@ -67,7 +67,7 @@ pub struct Connection {
     pub namespace: String,
 }
 
-/// Connects; nothing is sent yet.
+/// Connects, without sending anything yet.
 pub async fn connect(flags: &CommonFlags) -> Result<Connection, NoCluster> {
     let mut config = config(flags).await?;
     if let Some(namespace) = &flags.namespace {
@@ -77,7 +77,7 @@ pub async fn connect(flags: &CommonFlags) -> Result<Connection, NoCluster> {
         let auth = &mut config.auth_info;
         auth.impersonate = Some(user.clone());
         auth.impersonate_groups = Some(flags.as_groups.clone());
-        // What the kubeconfig says belongs to the user that it impersonates.
+        // The UID in the kubeconfig belongs to the user that it impersonates.
         auth.impersonate_uid = None;
         auth.impersonate_user_extra = None;
     }
@@ -107,7 +107,7 @@ async fn config(flags: &CommonFlags) -> Result<Config, NoCluster> {
             let config = Config::from_custom_kubeconfig(kubeconfig, &options);
             config.await.map_err(failed)
         }
-        // As kubectl does in a pod.
+        // kubectl does the same in a pod.
         Err(error)
             if name == KubeconfigName::Usual && flags.context.is_none() && is_absent(&error) =>
         {

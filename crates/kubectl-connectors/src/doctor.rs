@@ -1,4 +1,4 @@
-//! `doctor`: what is wrong with the installation and with what it grants, and the line that mends it.
+//! `doctor`: the faults of the installation and of its grants, and the command that mends each.
 
 mod installation;
 mod objects;
@@ -20,7 +20,7 @@ use crate::unread::MissedRead;
 pub use read::DoctorRead;
 pub use rules::{OPTIONAL_RULES, RULES};
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Diagnosis {
@@ -34,13 +34,13 @@ pub struct Diagnosis {
 pub struct DoctorFinding {
     /// How bad it is.
     pub severity: DoctorSeverity,
-    /// What it is, as one word.
+    /// The finding, as one word.
     pub word: DoctorWord,
     /// The object: kind, namespace and name.
     pub object: String,
-    /// What is wrong with it.
+    /// The fault of the object.
     pub message: String,
-    /// What mends it.
+    /// The remedy.
     pub fix: String,
     /// The command that mends it, where one does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub enum DoctorSeverity {
 
 macro_rules! doctor_words {
     ($($(#[doc = $about:literal])+ $word:ident,)+) => {
-        /// What can be wrong.
+        /// The possible findings.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
         pub enum DoctorWord { $($(#[doc = $about])+ $word,)+ }
 
@@ -74,7 +74,7 @@ macro_rules! doctor_words {
                 match self { $(Self::$word => stringify!($word),)+ }
             }
 
-            /// What it means.
+            /// The meaning of the word.
             #[must_use]
             pub const fn about(self) -> &'static str {
                 match self { $(Self::$word => concat!($($about),+),)+ }
@@ -126,7 +126,7 @@ doctor_words! {
     RequestUnreadable,
     /// The request-controller has not looked at a request.
     RequestNotLookedAt,
-    /// What a revoked request granted is still there.
+    /// The grant of a revoked request is still there.
     GrantNotRemoved,
     /// A grant is recorded, and its RoleBinding is not there.
     GrantNotInForce,
@@ -186,7 +186,7 @@ impl DoctorFinding {
     }
 }
 
-/// Looks at the installation, and at the connectors of a namespace, or of all if it is empty.
+/// Examines the installation, and the connectors of a namespace, or of all if it is empty.
 pub async fn doctor(
     reads: &ClusterReads,
     namespace: &str,
@@ -197,7 +197,7 @@ pub async fn doctor(
     (examine(&read, now), unread)
 }
 
-/// What is wrong with what was read. What was not read is not judged.
+/// The faults of what was read. Unread objects are not judged.
 #[must_use]
 pub fn examine(read: &DoctorRead, now: Timestamp) -> Diagnosis {
     let mut findings = installation::examine(read, now);
@@ -222,7 +222,7 @@ pub fn exit(diagnosis: &Diagnosis, is_whole: bool) -> ExitWord {
     }
 }
 
-/// The same for people.
+/// The findings for people.
 #[must_use]
 pub fn text(diagnosis: &Diagnosis, is_whole: bool, colours: Colours) -> String {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The exit codes, by which scripts tell answers apart.
+//! The exit codes, by which scripts distinguish answers.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ pub enum ExitWord {
 }
 
 impl ExitWord {
-    /// Every way to end.
+    /// Every kind of end.
     pub const ALL: [Self; 4] = [Self::Yes, Self::No, Self::Usage, Self::Unknown];
 
     /// The code for scripts.
@@ -30,7 +30,7 @@ impl ExitWord {
         }
     }
 
-    /// What the code means.
+    /// The meaning of the code.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {

@@ -82,13 +82,13 @@ pub async fn of_pod_unjudged(
     Ok((explanation, observed.unread))
 }
 
-/// What ends the grant of one policy for one pod.
+/// The ends of the grant of one policy for one pod.
 #[must_use]
 pub fn ends_of_grant(policy: &MatchedPolicy, connector: &str) -> Vec<EndShown> {
     ends::of_one_grant(policy, connector)
 }
 
-/// How a program should take an explanation: yes only if there is access to every connector.
+/// How a program should interpret an explanation: yes only if there is access to every connector.
 #[must_use]
 pub fn exit(explanation: &Explanation) -> ExitWord {
     let words = explanation.accesses.iter().map(|it| match it.state {

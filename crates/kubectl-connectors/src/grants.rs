@@ -1,4 +1,4 @@
-//! `grants`: which pods have access now, who approved, and what ends it.
+//! `grants`: the pods that have access now, their approvers, and the ends of the grants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub struct GrantList {
     pub orphans: Vec<NamespacedName>,
 }
 
-/// What one policy granted to one pod.
+/// The grant of one policy for one pod.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GrantRow {
@@ -58,7 +58,7 @@ pub struct GrantRow {
     pub approvers: Vec<String>,
     /// The check objects that it rests on, as kind, namespace and name.
     pub evidence: Vec<String>,
-    /// What ends it.
+    /// The ends of the grant.
     pub ends: Vec<EndShown>,
 }
 
@@ -88,7 +88,7 @@ fn label<'a>(binding: &'a RoleBinding, key: &str) -> Option<&'a str> {
     labels.get(key).map(String::as_str)
 }
 
-/// The grants in force, at this time. Without bindings it is not known whether they are.
+/// The grants in force, at this time. Without bindings it is not known whether they are in force.
 #[must_use]
 pub fn list(
     requests: &[Found<AccessRequest>],
@@ -132,7 +132,7 @@ pub fn list(
             listed.grants.push(row(request, policy, in_force, now));
         }
     }
-    // Which requests there are is known only without a filter, and if each could be read.
+    // The set of requests is known only without a filter, and if each could be read.
     if connector.is_none() && requests.iter().all(Result::is_ok) {
         let grants = by_request.into_values().flatten();
         let orphans = grants.filter(|it| {

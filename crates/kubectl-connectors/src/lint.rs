@@ -1,7 +1,7 @@
-//! `policy lint`: what is wrong or suspicious about policies in files, as the webhook judges them.
+//! `policy lint`: errors and warnings about policies in files, as the webhook judges them.
 //!
-//! It needs no cluster. What only a cluster knows is left to the API server: the rights of the author, whether connectors
-//! and kinds exist, and the rules of the schema that are stated in CEL alone.
+//! It needs no cluster. The API server checks the rest: the rights of the author, whether connectors and kinds exist,
+//! and the rules of the schema that are stated in CEL alone.
 
 use connectors_api::validate::{self, Finding, FindingCode, Severity};
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ use crate::output::{Colours, Tone, shown};
 use crate::terms::NamespacedName;
 use crate::yaml::YamlDocument;
 
-/// What was found in files.
+/// The findings in files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LintReport {
@@ -49,7 +49,7 @@ pub struct LintedPolicy {
     /// Namespace and name.
     #[serde(flatten)]
     pub name: NamespacedName,
-    /// What was found, in the order of the policy's fields.
+    /// The findings, in the order of the policy's fields.
     pub findings: Vec<LintFinding>,
 }
 
@@ -73,7 +73,7 @@ pub struct LintFinding {
     pub fix: String,
 }
 
-/// Looks at the policies of files.
+/// Examines the policies of files.
 pub async fn lint(files: &[ObjectFile], modules: &Modules) -> LintReport {
     let mut report = LintReport::default();
     for file in files {
@@ -157,7 +157,7 @@ fn told(finding: Finding, document: &YamlDocument) -> LintFinding {
     }
 }
 
-/// How a program should take it: errors are a no, and a file that could not be looked at is a mistake of the command line.
+/// How a program should interpret it. Errors are a no. An unusable file is a mistake of the command line.
 #[must_use]
 pub fn exit(report: &LintReport, strict: bool) -> ExitWord {
     if report.files.iter().any(|it| it.problem.is_some()) {

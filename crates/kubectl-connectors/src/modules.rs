@@ -1,5 +1,5 @@
 //! Rego modules of policies, run as the services run them: in a process that can be killed, with limits on time and
-//! memory. A module is written by the author of a policy, who may be somebody else than the user.
+//! memory. The author of a module may be another person than the user.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Modules {
         }
     }
 
-    /// What a module says of an object.
+    /// A module's answer about an object.
     pub async fn evaluate(&self, job: RegoJob<'_>) -> Result<RegoAnswer, RegoFailure> {
         let pool = self.pool().await?;
         pool.evaluate(job)

@@ -1,4 +1,4 @@
-//! The forms of the output, and what of a text may reach a terminal.
+//! The forms of the output, and the filter for texts that reach a terminal.
 
 use std::fmt::Write as _;
 
@@ -36,7 +36,7 @@ pub enum Tone {
     Bad,
     /// Less important than the rest.
     Dim,
-    /// What to type.
+    /// A command to type.
     Command,
     /// No colour.
     Plain,

@@ -1,7 +1,7 @@
 //! `policy test`: policies against objects and expectations in files, without a cluster.
 //!
-//! Each directory is a world: its objects are those of a cluster. A document of kind `PolicyTest` asks about pods of it, and
-//! says what the answer must be. What is compared is a part of the explanation that `explain -o json` prints.
+//! Each directory stands for a cluster with its objects. A document of kind `PolicyTest` asks about its pods and
+//! gives the expected answers. The compared fields are a part of the explanation that `explain -o json` prints.
 
 pub mod cases;
 pub mod compare;

@@ -1,4 +1,4 @@
-//! The RBAC of a namespace, and who may do something by it.
+//! The RBAC of a namespace, and the subjects that it allows something.
 
 use authz::{RbacIndex, ResourceRequest, Subject, SystemMasters, Target};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -7,7 +7,7 @@ use service_kit::watches::Plain;
 use crate::reads::ClusterReads;
 use crate::unread::MissedRead;
 
-/// As many subjects as an answer names.
+/// The limit of subjects that an answer names.
 const MOST: usize = 64;
 
 /// The RBAC of the cluster and of one namespace.
@@ -15,11 +15,11 @@ const MOST: usize = 64;
 pub struct RbacRead {
     /// The roles and bindings that could be read.
     pub index: RbacIndex,
-    /// Whether that is all of them.
+    /// Whether these are all roles and bindings.
     pub is_whole: bool,
 }
 
-/// Reads it, in four calls. What could not be read is added to `unread`.
+/// Reads the RBAC in four calls. Failed reads are added to `unread`.
 pub async fn read(reads: &ClusterReads, namespace: &str, unread: &mut Vec<MissedRead>) -> RbacRead {
     let (roles, bindings, cluster_roles, cluster_bindings) = tokio::join!(
         reads.all::<Role, Plain>(namespace, ""),
@@ -34,7 +34,7 @@ pub async fn read(reads: &ClusterReads, namespace: &str, unread: &mut Vec<Missed
     macro_rules! add {
         ($($read:expr),+) => {$(
             match $read {
-                // An object that cannot be read grants nothing, for the API server neither.
+                // An object that cannot be read grants nothing, also for the API server.
                 Ok(found) => for object in found.iter().flatten() {
                     rbac.is_whole &= rbac.index.apply(object).is_ok();
                 },
@@ -78,7 +78,7 @@ pub(crate) fn is_of_the_cluster(subject: &Subject) -> bool {
     }
 }
 
-/// Groups that the cluster makes, and that tenants are in.
+/// Groups that the cluster makes, and that contain tenants.
 pub(crate) fn is_everybody(group: &str) -> bool {
     group == "system:authenticated"
         || group == "system:unauthenticated"

@@ -66,7 +66,7 @@ pub enum KindServed {
     ClusterScoped,
     /// Its objects are in namespaces.
     Namespaced {
-        /// How it is asked for.
+        /// The resource of its requests.
         resource: Box<ApiResource>,
         /// Its status is written separately.
         has_status: bool,
@@ -82,7 +82,7 @@ pub struct SomeObjects {
     pub problem: Option<String>,
 }
 
-/// An access question.
+/// A question about access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReviewOf<'a> {
     /// The verb.
@@ -104,13 +104,13 @@ pub struct ClusterReads {
 
 /// The pause before a list after a watch that broke.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Objects of one page where they are tenants': each may have 1.5 MB.
+/// The number of objects in one page where tenants write them. Each may have 1.5 MB.
 const PAGE: u32 = 16;
 /// The limit of bytes in all objects that one check finds. The request-controller has the same.
 const MOST_LISTED: usize = 4 * 1024 * 1024;
 
 impl ClusterReads {
-    /// With a limit on the time of one call.
+    /// A reader with a limit on the time of one call.
     #[must_use]
     pub fn new(client: Client, timeout: Duration) -> Self {
         let calls = RetryPolicy {
@@ -155,8 +155,8 @@ impl ClusterReads {
         Ok(found.map(|it| it.object.map_err(Box::new)))
     }
 
-    /// All objects of a kind with namespaces: of one namespace, or of all if it is empty. It is one call, however many
-    /// there are.
+    /// All objects of a kind with namespaces: of one namespace, or of all if it is empty. It makes one call, whatever
+    /// the number of objects.
     pub async fn all<K, P>(&self, namespace: &str, labels: &str) -> ReadResult<Vec<Found<K>>>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug,
@@ -182,8 +182,8 @@ impl ClusterReads {
             .collect())
     }
 
-    /// Hands out all objects, and then those of each change, until `each` says that this is enough. A deleted object is
-    /// handed out once more.
+    /// Passes on all objects, and then those of each change, until `each` returns that this is enough. A deleted
+    /// object is passed on once more.
     pub async fn follow<K, P>(
         &self,
         namespace: &str,
@@ -205,7 +205,7 @@ impl ClusterReads {
         };
         let resource = resource_of::<K>();
         let read = list(&resource, namespace);
-        // The versions that were handed out: a list after a gap repeats what is known.
+        // The versions that were passed on. A list after a gap repeats known versions.
         let mut known: HashMap<String, String> = HashMap::new();
         loop {
             let params = ListParams::default();
@@ -390,7 +390,7 @@ impl ClusterReads {
         Ok(answer.status.unwrap_or_default())
     }
 
-    /// Since when the admission rule is in force that keeps the creators of pipeline runs true.
+    /// The time since which the admission rule that protects the creators of pipeline runs is in force.
     pub async fn creators_since(&self) -> ReadResult<Option<Timestamp>> {
         let read = get(
             "validatingadmissionpolicies.admissionregistration.k8s.io",
@@ -411,7 +411,7 @@ impl ClusterReads {
     }
 }
 
-/// True for an object in a version that was not handed out yet.
+/// True for an object in a version that was not passed on yet.
 fn is_new<K: Resource>(known: &mut HashMap<String, String>, object: &K) -> bool {
     let uid = object.uid().unwrap_or_default();
     let version = object.resource_version().unwrap_or_default();
@@ -461,7 +461,7 @@ fn resource_of<K: Resource<DynamicType = ()>>() -> String {
     resource_name(&K::plural(&()), &K::group(&()))
 }
 
-/// As RBAC names it.
+/// The name that RBAC uses.
 fn resource_name(plural: &impl Display, group: &str) -> String {
     if group.is_empty() {
         plural.to_string()

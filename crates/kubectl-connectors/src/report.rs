@@ -1,5 +1,5 @@
-//! What `-o json` says, in one versioned schema. Fields may be added; none changes its meaning or goes away within a
-//! version.
+//! The content of `-o json`, in one versioned schema. Fields may be added. None changes its meaning or goes away
+//! within a version.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub struct Report {
     /// The answer, by the command that was asked.
     #[serde(flatten)]
     pub body: ReportBody,
-    /// What could not be read. The answer was given without it.
+    /// The failed reads. The answer was given without them.
     pub unread: Vec<MissedRead>,
 }
 
@@ -54,7 +54,7 @@ pub enum ReportBody {
 }
 
 impl Report {
-    /// An answer, and what it was given without. What is unread is told once each.
+    /// An answer, and the failed reads. Each failed read is reported once.
     #[must_use]
     pub fn new(body: ReportBody, mut unread: Vec<MissedRead>) -> Self {
         unread.sort();

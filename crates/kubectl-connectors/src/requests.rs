@@ -59,7 +59,7 @@ pub struct RequestRow {
     pub policies: Vec<String>,
 }
 
-/// Which requests are asked for.
+/// The filter for requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFilter {
     /// Those for this connector.
@@ -71,7 +71,7 @@ pub struct RequestFilter {
 }
 
 impl RequestFilter {
-    /// True for a request that is asked for.
+    /// True for a request that passes the filter.
     #[must_use]
     pub fn takes(&self, row: &RequestRow) -> bool {
         let Self {
@@ -88,7 +88,7 @@ impl RequestFilter {
 }
 
 impl RequestRow {
-    /// From a request, at this time.
+    /// Made from a request, at this time.
     #[must_use]
     pub fn of(request: &AccessRequest, now: Timestamp) -> Self {
         let metadata = &request.metadata;
@@ -119,7 +119,7 @@ impl RequestRow {
     }
 }
 
-/// The requests that are asked for.
+/// The requests that pass the filter.
 #[must_use]
 pub fn list(found: &[Found<AccessRequest>], filter: &RequestFilter, now: Timestamp) -> RequestList {
     let mut listed = RequestList::default();

@@ -35,7 +35,7 @@ use crate::top;
 use crate::unread::{MissedRead, UnreadWhy};
 use crate::who_can::{self, WhoCanQuestion};
 
-/// Where the program runs.
+/// The environment of the program.
 pub struct RunPlace {
     /// Runs Rego.
     pub modules: Modules,
@@ -43,7 +43,7 @@ pub struct RunPlace {
     pub colours: Colours,
     /// The clock.
     pub now: fn() -> Timestamp,
-    /// Prints while a command goes on. False when there is no reader any more.
+    /// Prints while a command continues. False when there is no reader any more.
     pub print: Box<dyn Fn(&str) -> bool>,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Debug for RunPlace {
     }
 }
 
-/// What a command printed, and how it ended.
+/// The output of a command, and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// For standard output.
@@ -65,7 +65,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Only an error.
+    /// An outcome with only an error.
     #[must_use]
     pub fn error(exit: ExitWord, why: &str) -> Self {
         Self {
@@ -167,7 +167,7 @@ pub async fn ask(
     }
 }
 
-/// What is the same for all commands that ask a cluster.
+/// The values that all commands that ask a cluster share.
 struct Question<'a> {
     reads: ClusterReads,
     namespace: String,
@@ -310,8 +310,8 @@ impl Question<'_> {
         }
     }
 
-    /// A report in the form that is asked for. What could not be read is told on standard error, and is in the report for
-    /// programs too.
+    /// A report in the requested form. Failed reads are written to standard error, and are in the report for programs
+    /// too.
     fn printed(&self, report: &Report) -> Outcome {
         let mut errors = String::new();
         for unread in &report.unread {
@@ -404,7 +404,7 @@ fn not_explained(error: &ExplainError) -> Outcome {
     }
 }
 
-/// How a program should take a report.
+/// How a program should interpret a report.
 fn exit(report: &Report) -> ExitWord {
     match &report.body {
         ReportBody::Explanation(explanation) => explain::exit(explanation),

@@ -1,4 +1,4 @@
-//! What all reports have in common: names, time spans, words of a command.
+//! The common parts of all reports: names, time spans, words of a command.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ pub struct NamespacedName {
 }
 
 impl NamespacedName {
-    /// From both.
+    /// Made from both.
     #[must_use]
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl std::fmt::Display for NamespacedName {
     }
 }
 
-/// The seconds from one time to another, none before it.
+/// The seconds from one time to another. Zero if the second time is earlier.
 #[must_use]
 pub fn seconds(from: Timestamp, to: Timestamp) -> i64 {
     to.duration_since(from).as_secs().max(0)

@@ -9,7 +9,7 @@ use crate::output::{Cell, Colours, Tone, table};
 use crate::requests::{RequestList, RequestRow};
 use crate::terms::span;
 
-/// What waits, by the namespace of the pods.
+/// The waiting requests, by the namespace of the pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TopList {
@@ -19,7 +19,7 @@ pub struct TopList {
     pub left_out: usize,
 }
 
-/// What waits in one namespace.
+/// The waiting requests in one namespace.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TopRow {
@@ -33,7 +33,7 @@ pub struct TopRow {
     pub longest: RequestRow,
 }
 
-/// What waits longest, in at most so many namespaces.
+/// The longest waits, in at most so many namespaces.
 #[must_use]
 pub fn top(listed: &RequestList, most: usize) -> TopList {
     let mut namespaces: BTreeMap<&str, TopRow> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What could not be read, why, and whom to ask for it.
+//! The failed reads, their reasons, and the users to ask for the right.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MissedRead {
-    /// What the user may not do, or what failed: get, list or create.
+    /// The verb that is forbidden or failed: get, list or create.
     pub verb: ReadVerb,
     /// The kind, as RBAC names it: plural, dot, group.
     pub resource: String,
@@ -25,7 +25,7 @@ pub struct MissedRead {
     pub message: String,
 }
 
-/// What was tried.
+/// The verb of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub enum ReadVerb {
     /// To read one object.
@@ -49,10 +49,10 @@ pub enum UnreadWhy {
     Failed,
 }
 
-/// What is read.
+/// The object of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOf<'a> {
-    /// What is tried.
+    /// The verb of the read.
     pub verb: ReadVerb,
     /// Plural, dot, group; the plural alone for the core group.
     pub resource: &'a str,
@@ -63,7 +63,7 @@ pub struct ReadOf<'a> {
 }
 
 impl ReadVerb {
-    /// As RBAC spells it.
+    /// The name that RBAC uses.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -94,7 +94,7 @@ impl fmt::Display for ReadOf<'_> {
 }
 
 impl MissedRead {
-    /// From what was read, the HTTP status of the answer if there was one, and the error as a sentence.
+    /// Made from the read, the HTTP status of the answer if there was one, and the error as a sentence.
     #[must_use]
     pub fn of(read: ReadOf<'_>, status: Option<u16>, error: &str) -> Self {
         let ReadOf {
@@ -149,7 +149,7 @@ impl fmt::Display for MissedRead {
 
 impl std::error::Error for MissedRead {}
 
-/// Whether something is there.
+/// Whether an object is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Presence<T> {
     /// It could not be read.
@@ -162,7 +162,7 @@ pub enum Presence<T> {
 }
 
 impl<T> Presence<T> {
-    /// From a read. What is unread is added beside it.
+    /// Made from a read. A failed read is added to `unread`.
     pub fn of(read: Result<Option<T>, MissedRead>, unread: &mut Vec<MissedRead>) -> Self {
         match known(read, unread) {
             None => Self::Unread,
@@ -171,7 +171,7 @@ impl<T> Presence<T> {
         }
     }
 
-    /// It, if it is there.
+    /// The object, if it is there.
     #[must_use]
     pub const fn there(&self) -> Option<&T> {
         match self {
@@ -181,7 +181,7 @@ impl<T> Presence<T> {
     }
 }
 
-/// A value that may be unread, and what is unread beside it.
+/// A value. A failed read is added to `unread`.
 pub fn known<T>(read: Result<T, MissedRead>, unread: &mut Vec<MissedRead>) -> Option<T> {
     match read {
         Ok(value) => Some(value),

@@ -14,10 +14,10 @@ use crate::output::{Cell, Colours, Tone, table};
 use crate::rbac::RbacRead;
 use crate::terms::{NamespacedName, span};
 
-/// As many of each kind as an answer lists.
+/// The limit of listed subjects of each kind.
 const MOST: usize = 4096;
 
-/// Who may use a connector now.
+/// The subjects that may use a connector now.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhoCanShown {
@@ -75,7 +75,7 @@ pub struct PodHolder {
     pub expires: Option<Timestamp>,
 }
 
-/// What is asked.
+/// A question about a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WhoCanQuestion<'a> {
     /// The namespace of the connector.
@@ -110,7 +110,7 @@ fn facts<'b>(binding: &'b Binding) -> BindingFacts<'b, impl Fn(&str) -> Option<&
     }
 }
 
-/// Who may, at this time. None of the requests if they could not be read.
+/// The subjects with access, at this time. The pods are absent if the requests could not be read.
 #[must_use]
 pub fn who_can(
     question: WhoCanQuestion<'_>,
@@ -169,7 +169,7 @@ fn holders(
     counting.map(holder).take(MOST).collect()
 }
 
-/// The pods that are let in as pods.
+/// The pods with a grant in force.
 fn pods(
     question: WhoCanQuestion<'_>,
     index: &RbacIndex,
@@ -204,7 +204,7 @@ fn pods(
     pods
 }
 
-/// Whether a pod is let in is asked as the pod itself would ask.
+/// Whether a pod is let in, asked as the pod itself would ask.
 fn is_let_in(
     question: WhoCanQuestion<'_>,
     index: &RbacIndex,

@@ -30,14 +30,14 @@ pub struct YamlDocument {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {}: {message}", position.line)]
 pub struct YamlError {
-    /// Where.
+    /// The position of the error.
     pub position: YamlPosition,
-    /// Why.
+    /// The reason.
     pub message: String,
 }
 
 impl YamlDocument {
-    /// Where a field stands; where the nearest field around it stands if it is not written.
+    /// The position of a field. If the field is not written, the position of the nearest field around it.
     #[must_use]
     pub fn position(&self, path: &str) -> YamlPosition {
         let mut path = path;
@@ -205,7 +205,7 @@ i: *anchor
             ("a.b[1]", (3, 10)),
             ("a.b[1].c", (3, 11)),
             ("a.d[0].f", (6, 5)),
-            // What is not written is told where it would be.
+            // A field that is not written has the position where it would be.
             ("a.d[0].missing", (5, 5)),
             ("a.b[7].x", (3, 3)),
             ("other", (2, 1)),

@@ -21,11 +21,11 @@ const DEPLOYMENTS: [&str; 4] = [
 ];
 /// The DaemonSet of the chart.
 const NODE_PLUGIN: &str = "csi-node";
-/// The controllers of which one replica leads.
+/// The controllers that elect a leader.
 const LED: [&str; 2] = ["policy-controller", "request-controller"];
 /// The label of the version of the chart's application.
 const VERSION: &str = "app.kubernetes.io/version";
-/// How far apart clocks may be.
+/// The largest tolerated difference between clocks.
 const SKEW: SignedDuration = SignedDuration::from_secs(30);
 
 pub(super) fn examine(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
@@ -121,7 +121,7 @@ fn settings(read: &DoctorRead) -> Vec<DoctorFinding> {
     findings
 }
 
-/// How many pods of a workload there should be, and are.
+/// The desired and the actual number of pods of a workload.
 #[derive(Clone, Copy)]
 struct PodCount {
     wanted: i32,

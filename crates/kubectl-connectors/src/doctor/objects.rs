@@ -15,7 +15,7 @@ use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
 use crate::grants::{self, InForce};
 use crate::terms::{shell, span};
 
-/// A controller may take so long.
+/// The time that a controller may take.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(2);
 
 pub(super) fn examine(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
@@ -141,7 +141,7 @@ fn of_policy(policy: &AccessPolicy, now: Timestamp) -> Vec<DoctorFinding> {
                 fix,
             )),
             ConditionStatus::False => {
-                // What selects nothing yet is often written before its connectors.
+                // A policy that selects nothing yet is often written before its connectors.
                 let is_mild = reason == ConnectorsMatched::NoConnectorMatched.as_str()
                     || reason == PermissionSynced::NothingToGrant.as_str();
                 let severity = if is_mild {
@@ -166,7 +166,7 @@ fn is_questionable(reason: &str) -> bool {
     .any(|it| it.as_str() == reason)
 }
 
-/// What mends a condition.
+/// The remedy for a condition.
 fn fix_of(reason: &str) -> &'static str {
     let is = |it: ChecksValid| it.as_str() == reason;
     let synced = |it: PermissionSynced| it.as_str() == reason;

@@ -1,4 +1,4 @@
-//! Reads what is examined, in as many calls whatever there is.
+//! Reads the examined objects, in a number of calls that does not depend on the number of objects.
 
 use authz::RbacIndex;
 use connectors_api::config::CONFIG_MAP;
@@ -24,7 +24,7 @@ const WEBHOOKS: &str = "connectors-approval";
 /// The label of every workload of the chart.
 const WORKLOADS: &str = "app.kubernetes.io/name=connectors-approval";
 
-/// What was read. None where it could not be read; then it is not judged.
+/// The objects that were read. None where a read failed. Then they are not judged.
 #[derive(Debug, Default)]
 pub struct DoctorRead {
     /// The namespace of the installation.
@@ -59,7 +59,7 @@ pub struct DoctorRead {
     pub bindings: Option<Vec<Found<RoleBinding>>>,
 }
 
-/// Reads it, and says what could not be read.
+/// Reads the objects, and reports the failed reads.
 pub(super) async fn read(
     reads: &ClusterReads,
     namespace: &str,
@@ -84,7 +84,7 @@ pub(super) async fn read(
         reads.all::<Connector, Plain>(namespace, ""),
         reads.all::<AccessPolicy, Strict>(namespace, ""),
     );
-    // A request says that it grants before its binding is written: in this order no binding seems to belong to nothing.
+    // A request records its grant before the binding is written. In this order no binding seems to belong to nothing.
     let bindings = reads.all::<RoleBinding, Plain>(namespace, &managed).await;
     let requests = reads.all::<AccessRequest, Strict>(namespace, "").await;
 
@@ -131,7 +131,7 @@ fn all<K>(read: ReadResult<Vec<Found<K>>>, unread: &mut Vec<MissedRead>) -> Opti
     Some(known(read, unread)?.into_iter().flatten().collect())
 }
 
-/// One that cannot be parsed is as good as absent: nothing of it has an effect.
+/// One object. One that cannot be parsed counts as absent, because it has no effect.
 fn one<K>(read: ReadResult<Option<Found<K>>>, unread: &mut Vec<MissedRead>) -> Presence<K> {
     Presence::of(read.map(|found| found.and_then(Result::ok)), unread)
 }

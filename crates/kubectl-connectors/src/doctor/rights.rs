@@ -6,11 +6,11 @@ use connectors_api::names;
 use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
 use crate::rbac;
 
-/// As many subjects as are looked at.
+/// The limit of examined subjects.
 const MOST: usize = 64;
 /// The verb of every mount.
 const ANY_VERB: &str = "*";
-/// What a connector that nobody knows is asked for. A rule that names connectors does not allow it.
+/// An access to an unnamed connector. A rule that names connectors does not allow it.
 const EVERY_CONNECTOR: Target<'_> = Target::Resource(ResourceRequest {
     group: names::GROUP,
     resource: names::CONNECTORS,
@@ -35,7 +35,7 @@ pub(super) fn examine(read: &DoctorRead) -> Vec<DoctorFinding> {
         .collect()
 }
 
-/// The controllers hold every right that they hand out.
+/// The controllers hold every right that they grant.
 fn is_ours(subject: &Subject, system_namespace: &str) -> bool {
     matches!(subject, Subject::ServiceAccount { namespace, .. } if **namespace == *system_namespace)
 }

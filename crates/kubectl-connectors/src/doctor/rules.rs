@@ -33,7 +33,7 @@ pub const OPTIONAL_RULES: [&str; 4] = [
     TEKTON[1],
 ];
 
-/// What closes what the proof of a pipeline run cannot see.
+/// The admission policies for cases that the proof of a pipeline run cannot see.
 const TEKTON: [&str; 2] = [
     "tekton-children.connectors.alauda.io",
     "tekton-links.connectors.alauda.io",

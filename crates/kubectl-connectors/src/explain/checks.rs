@@ -1,4 +1,4 @@
-//! What checks say: as judged now, or as the status of the request records it.
+//! The results of checks: as judged now, or as the status of the request records them.
 
 use connectors_api::AccessPolicySpec;
 use connectors_api::access_policy::{Check, Match, ObjectKind};
@@ -20,7 +20,7 @@ use crate::terms::NamespacedName;
 /// The reason of a check whose objects the user may not read.
 pub(super) const UNREAD: &str = "Unread";
 
-/// What the checks of a policy say, as they were judged.
+/// The results of the checks of a policy, as they were judged.
 pub(super) fn judged(
     observed: &Observed,
     judged: &PolicyJudged,
@@ -57,7 +57,7 @@ pub(super) fn judged(
     (together(&shown), shown)
 }
 
-/// What the pod gets if every check passes, or why it gets nothing.
+/// The rules that the pod gets if every check passes, or why it gets none.
 pub(super) fn rules(judged: &PolicyJudged) -> Option<Result<Vec<RuleShown>, String>> {
     let judgement = judged.judgement.as_ref().ok()?;
     Some(match judgement.rules.as_ref()? {
@@ -72,14 +72,14 @@ pub(super) fn rules(judged: &PolicyJudged) -> Option<Result<Vec<RuleShown>, Stri
     })
 }
 
-/// What checks say together. A no of one of them is known whatever the others say; everything else only with all.
+/// The combined result of checks. One no is known whatever the others say. Every other result needs all checks.
 fn together(checks: &[CheckShown]) -> Option<AccessCheckReady> {
     let known: Vec<_> = checks.iter().filter_map(|it| it.verdict).collect();
     let is_no = known.contains(&AccessCheckReady::AccessCheckRejected);
     (known.len() == checks.len() || is_no).then(|| of_checks(known))
 }
 
-/// Puts what the status of the request records in the place of checks whose objects the user may not read.
+/// Replaces checks whose objects the user may not read by the records in the status of the request.
 pub(super) fn fill(shown: &mut [CheckShown], matched: &MatchedPolicy) {
     let recorded = recorded(matched);
     for check in shown.iter_mut().filter(|it| it.reason == UNREAD) {
@@ -112,7 +112,7 @@ fn one(
         Ok(_) => {
             let reason = said.reason.as_str().to_owned();
             match &read.problem {
-                // An object that was not read may say anything, unless one more would change nothing.
+                // An unread object may say anything, unless one more object changes nothing.
                 Some(problem) if !is_certain(wanted.match_, said.verdict) => (
                     Some(AccessCheckReady::AccessCheckFailed),
                     CheckTrouble::ObjectUnreadable.as_str().to_owned(),
@@ -226,7 +226,7 @@ fn link(read: &LinkRead, proven: &[(&str, &str)]) -> LinkShown {
     }
 }
 
-/// What the status of a request records of the checks of a policy, in the order of their first objects.
+/// The check results in the status of a request, in the order of their first objects.
 pub(super) fn recorded(matched: &MatchedPolicy) -> Vec<CheckShown> {
     let mut shown: Vec<CheckShown> = Vec::new();
     for check_ref in &matched.check_refs {

@@ -1,4 +1,4 @@
-//! Reads the objects of the checks that apply, and has the shared judge look at them.
+//! Reads the objects of the checks that apply, and passes them to the shared judge.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::unread::{MissedRead, Presence};
 
 /// The most objects of one check that are read.
 const MOST_CANDIDATES: usize = 512;
-/// The limit of rounds in which the judge names what it misses.
+/// The limit of rounds in which the judge names missing objects.
 const MOST_ROUNDS: usize = 20;
 
 /// Judges the policies that apply and have not decided yet.
@@ -100,14 +100,14 @@ struct Collector<'a> {
     reads: &'a ClusterReads,
     modules: &'a Modules,
     pod: Value,
-    /// The pod's.
+    /// The pod's namespace.
     namespace: String,
     shared: Arc<SharedFields>,
     /// The kinds that were asked for.
     kinds: BTreeMap<ObjectKind, ReadResult<KindServed>>,
     /// The objects of proofs that were asked for.
     links: BTreeMap<LinkKey, Presence<Value>>,
-    /// Since when an admission rule keeps creators true, once it was asked for.
+    /// The time since which an admission rule protects the creators of runs, once it was asked for.
     creators: Option<Presence<Timestamp>>,
     /// The RBAC of the pod's namespace, once it was asked for.
     rbac: Option<rbac::RbacRead>,
@@ -176,7 +176,7 @@ impl Collector<'_> {
         wanted: &WantedObjects,
     ) -> Result<(Vec<CandidateRead>, Option<String>), CheckProblem> {
         let kind = &wanted.kind;
-        // Of a kind that is never an approval nothing is read: the judge refuses the check.
+        // No objects are read of a kind that is never an approval. The judge refuses the check.
         if !may_approve(kind) {
             return Ok((Vec::new(), None));
         }
@@ -293,7 +293,7 @@ impl Collector<'_> {
         found
     }
 
-    /// Since when an admission rule keeps the creators of runs true.
+    /// The time since which an admission rule protects the creators of runs.
     async fn creators(&mut self) -> Presence<Timestamp> {
         if let Some(known) = &self.creators {
             return known.clone();
@@ -304,7 +304,7 @@ impl Collector<'_> {
         since
     }
 
-    /// Finds out who may write the state of the objects that are awaited, where they name no approvers.
+    /// Finds the subjects that may write the state of the awaited objects, where these name no approvers.
     async fn find_writers(&mut self, judged: &mut PolicyJudged) {
         let Ok(judgement) = &judged.judgement else {
             return;
@@ -344,7 +344,7 @@ impl Collector<'_> {
     }
 }
 
-/// What the judge needs beside the policy and the objects that its checks found.
+/// The judge's inputs beside the policy and the objects that its checks found.
 pub(super) struct Asked<'a> {
     /// The whole pod.
     pub(super) pod: &'a Value,
@@ -354,7 +354,7 @@ pub(super) struct Asked<'a> {
     pub(super) shared: &'a SharedFields,
     /// The objects between pod and approvals.
     pub(super) lineage: Vec<Value>,
-    /// Since when an admission rule keeps the creators of runs true.
+    /// The time since which an admission rule protects the creators of runs.
     pub(super) creators_since: Option<Timestamp>,
 }
 

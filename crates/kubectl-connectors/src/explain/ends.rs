@@ -1,4 +1,4 @@
-//! What ends a wait or an access. Only what can happen is told.
+//! The ends of a wait or an access. Only possible ends are named.
 
 use connectors_api::access_policy::{CheckGrantedPermission, Latch};
 use connectors_api::access_request::MatchedPolicy;
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::report::{AccessShown, AccessWord, EndCause, EndShown};
 use super::seen::{AccessRead, PolicyRead};
 
-/// What ends the state of an access.
+/// The ends of the state of an access.
 pub(super) fn of(access: &AccessRead, shown: &AccessShown) -> Vec<EndShown> {
     match shown.state {
         AccessWord::Waits => of_wait(access, shown),
@@ -118,7 +118,7 @@ fn of_grant(access: &AccessRead, shown: &AccessShown) -> Vec<EndShown> {
     ends
 }
 
-/// What ends the grant of one policy for one pod.
+/// The ends of the grant of one policy for one pod.
 pub(super) fn of_one_grant(policy: &MatchedPolicy, connector: &str) -> Vec<EndShown> {
     let mut ends = Vec::new();
     of_policy(policy, &mut ends);
@@ -131,7 +131,7 @@ pub(super) fn of_one_grant(policy: &MatchedPolicy, connector: &str) -> Vec<EndSh
     ends
 }
 
-/// What ends the grant of one policy.
+/// The ends of the grant of one policy.
 fn of_policy(policy: &MatchedPolicy, ends: &mut Vec<EndShown>) {
     let name = policy.name();
     let grant = policy.grant.as_ref();
@@ -144,7 +144,7 @@ fn of_policy(policy: &MatchedPolicy, ends: &mut Vec<EndShown>) {
         let kind = &check.selector.object_ref.kind;
         let of = format!("{kind} of check {}", check.name);
         let is_followed = check.latch != Latch::Once;
-        // An ApprovalTask takes no more answers once it is approved.
+        // An ApprovalTask accepts no more answers once it is approved.
         if is_followed && !records_approvers(&check.selector.object_ref) {
             let message = format!("the {of} leaves its passing state");
             ends.push(end(EndCause::ApprovalWithdrawn, None, message));

@@ -1,4 +1,4 @@
-//! What to type next, by whom, and what it does. A command that changes nothing is never told.
+//! The next commands, the users that can type them, and their effects. A command that changes nothing is never named.
 
 use connectors_api::access_policy::ObjectKind;
 use connectors_api::config::{CONFIG_MAP, ENABLE};
@@ -23,7 +23,7 @@ fn administrator(namespace: &str) -> String {
     format!("an administrator of namespace {namespace}")
 }
 
-/// The users whom the installation belongs to.
+/// The users who own the installation.
 const INSTALLER: &str = "an administrator of the installation";
 
 fn command(who: impl Into<String>, command: String, effect: impl Into<String>) -> NextShown {
@@ -42,7 +42,7 @@ fn none(effect: impl Into<String>) -> NextShown {
     }
 }
 
-/// What to type next.
+/// The next commands.
 pub(super) fn of(observed: &Observed, access: &AccessRead, shown: &AccessShown) -> Vec<NextShown> {
     let pod = observed.pod.as_ref();
     let is_alive = pod.is_none_or(|it| {
@@ -137,7 +137,7 @@ fn refused(access: &AccessRead, shown: &AccessShown, is_alive: bool) -> Vec<Next
     )]
 }
 
-/// True when an `ApprovalTask` said no, which is final for its run.
+/// True when an `ApprovalTask` is rejected, which is final for its run.
 fn closes_a_run(shown: &AccessShown) -> bool {
     let checks = shown.policies.iter().flat_map(|it| &it.checks);
     let mut candidates = checks.flat_map(|it| &it.candidates);
@@ -242,7 +242,7 @@ fn without_policy(observed: &Observed, access: &AccessRead, shown: &AccessShown)
     )
 }
 
-/// What would let the open checks of a policy pass.
+/// The commands that would let the open checks of a policy pass.
 fn of_policy(
     observed: &Observed,
     access: &AccessRead,

@@ -1,5 +1,5 @@
-//! Reads what an explanation needs. The number of calls depends on the pod's connectors, on the policies that apply and
-//! on their checks; not on the number of requests.
+//! Reads the inputs of an explanation. The number of calls depends on the pod's connectors, on the policies that
+//! apply and on their checks. It does not depend on the number of requests.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -43,7 +43,7 @@ impl From<MissedRead> for NothingToExplain {
     }
 }
 
-/// What is asked for.
+/// The access that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct WantedAccess {
     connector: ConnectorKey,
@@ -72,7 +72,7 @@ pub(super) async fn pod(
     Ok(observer.observe(wanted, problems).await)
 }
 
-/// Observes what a request is about.
+/// Observes the pod and the connector of a request.
 pub(super) async fn request(
     reads: &ClusterReads,
     system_namespace: &str,
@@ -174,7 +174,7 @@ fn pods() -> ApiResource {
     ApiResource::erase::<Pod>(&())
 }
 
-/// What is read once for all connectors.
+/// The objects that are read once for all connectors.
 struct Observer<'a> {
     reads: &'a ClusterReads,
     system_namespace: &'a str,
@@ -185,7 +185,7 @@ struct Observer<'a> {
     unread: Vec<MissedRead>,
 }
 
-/// What one namespace of connectors has.
+/// The objects of one namespace of connectors.
 struct NamespaceRead {
     policies: Option<Vec<Found<AccessPolicy>>>,
     requests: Option<Vec<AccessRequest>>,
@@ -263,7 +263,7 @@ impl<'a> Observer<'a> {
         let found = found.await;
         let map = self.known(found)??.ok()?;
         let mut knowledge = Knowledge::default();
-        // What is wrong with the settings is told by the services, which keep the last known values.
+        // The services report wrong settings, and keep the last known values.
         let _ = knowledge.learn(&map.data.unwrap_or_default());
         Some(knowledge)
     }
@@ -354,7 +354,7 @@ impl<'a> Observer<'a> {
         }
     }
 
-    /// The request that decides. One without its label, which every writer of the request can take away, is found by the
+    /// The request that decides. Every writer of a request can remove its label. Without the label it is found by the
     /// name that the node plugin gives it.
     async fn deciding(
         &mut self,
@@ -401,7 +401,7 @@ impl<'a> Observer<'a> {
     }
 }
 
-/// True when the labels of a namespace can make a difference to what a policy says.
+/// True when the labels of a namespace can change the result of a policy.
 fn looks_at_namespace(spec: &AccessPolicySpec) -> bool {
     let standing = spec.default_permission.as_ref();
     let granted = spec.check_granted_permission.as_ref();

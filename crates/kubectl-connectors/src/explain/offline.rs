@@ -1,4 +1,4 @@
-//! An explanation from objects of files: what would the policies say about this pod?
+//! An explanation from objects of files: the results of the policies for this pod.
 
 use connectors_api::access_policy::ObjectKind;
 use connectors_api::approval_kind::{Lineage, may_approve};
@@ -33,11 +33,11 @@ pub struct OfflineWorld {
     pub objects: Vec<Value>,
     /// The settings of the installation.
     pub settings: Knowledge,
-    /// Since when an admission rule keeps the creators of pipeline runs true.
+    /// The time since which an admission rule protects the creators of pipeline runs.
     pub creators_since: Option<Timestamp>,
 }
 
-/// What is asked about it.
+/// The question about the objects.
 #[derive(Clone, Debug)]
 pub struct OfflineQuestion {
     /// The whole pod.

@@ -23,7 +23,7 @@ pub struct Explanation {
     pub gating: GatingWord,
     /// The access to each connector.
     pub accesses: Vec<AccessShown>,
-    /// What is wrong with the volumes of the pod, each as a sentence.
+    /// The faults of the pod's volumes, each as a sentence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
@@ -94,9 +94,9 @@ pub struct AccessShown {
     pub request: Option<RequestShown>,
     /// The policies of the connector's namespace, those that apply first.
     pub policies: Vec<PolicyShown>,
-    /// What ends the wait, or the access.
+    /// The ends of the wait, or of the access.
     pub ends: Vec<EndShown>,
-    /// What to type next, best first. Empty if nothing helps.
+    /// The next commands, best first. Empty if nothing helps.
     pub next: Vec<NextShown>,
 }
 
@@ -162,10 +162,10 @@ pub struct PolicyShown {
     /// Why its checks cannot be judged, as the policy-controller says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// What it came to for the request, once it granted or refused.
+    /// Its result for the request, once it granted or refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grant: Option<GrantShown>,
-    /// What its checks say together.
+    /// The combined result of its checks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<AccessCheckReady>,
     /// Where the verdict and the checks come from.
@@ -174,7 +174,7 @@ pub struct PolicyShown {
     /// Its checks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckShown>,
-    /// What the pod gets, once every check passes.
+    /// The rules that the pod gets, once every check passes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleShown>,
 }
@@ -183,9 +183,9 @@ pub struct PolicyShown {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleShown {
-    /// What may be accessed.
+    /// The resources that may be accessed.
     pub resources: Vec<String>,
-    /// What may be done.
+    /// The verbs that are allowed.
     pub verbs: Vec<String>,
 }
 
@@ -198,7 +198,7 @@ pub enum VerdictSource {
     Status,
 }
 
-/// What a policy came to for a request.
+/// The result of a policy for a request.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GrantShown {
@@ -229,7 +229,7 @@ pub struct CheckShown {
     /// By what the objects are found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selects: Option<String>,
-    /// What the check says. Absent if only the status of the request is known, which says it of objects alone.
+    /// The result of the check. Absent if only the status of the request is known, which says it of objects alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<AccessCheckReady>,
     /// The reason, as one word.
@@ -251,7 +251,7 @@ pub struct CandidateShown {
     pub name: NamespacedName,
     /// The word by which it decides; empty if it could not be read.
     pub state: String,
-    /// What it says. Absent if only the status of the request is known.
+    /// The result of the object. Absent if only the status of the request is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<AccessCheckReady>,
     /// The reason, as one word.
@@ -270,7 +270,7 @@ pub struct CandidateShown {
     /// The objects between it and the pod.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkShown>,
-    /// Who created the pod's run, whose approval the check does not count.
+    /// The creator of the pod's run, whose approval the check does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_creator: Option<String>,
 }
@@ -283,7 +283,7 @@ pub struct ApproverShown {
     pub name: String,
     /// Whether it is a group, whose members approve.
     pub group: bool,
-    /// What it answered.
+    /// Its answer.
     pub answer: ApproverWord,
     /// Whether its approval counts for the check.
     pub counts: bool,
@@ -329,7 +329,7 @@ pub enum LinkWord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EndShown {
-    /// What it is.
+    /// The cause.
     pub cause: EndCause,
     /// When, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -338,7 +338,7 @@ pub struct EndShown {
     pub message: String,
 }
 
-/// What ends a wait or an access.
+/// The cause of the end of a wait or an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum EndCause {
     /// The checks of one policy pass.
@@ -361,17 +361,17 @@ pub enum EndCause {
     Deleted,
 }
 
-/// What to type next.
+/// A next step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NextShown {
     /// The command. Absent if no command helps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Who can type it.
+    /// The user who can type it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub who: String,
-    /// What it does, or why no command helps.
+    /// Its effect, or why no command helps.
     pub effect: String,
 }
 

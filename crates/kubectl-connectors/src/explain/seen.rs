@@ -1,4 +1,4 @@
-//! What was read for an explanation. It holds facts, and the judgement of the shared judge on them.
+//! The inputs of an explanation: facts that were read, and the judgement of the shared judge on them.
 
 use std::collections::BTreeMap;
 
@@ -35,13 +35,13 @@ pub(super) struct Observed {
     pub(super) account_labels: Option<Labels>,
     /// The labels of the account's namespace; none if they are not known or not needed.
     pub(super) namespace_labels: Option<Labels>,
-    /// What is wrong with the volumes of the pod.
+    /// The faults of the pod's volumes.
     pub(super) problems: Vec<String>,
     /// The connectors that are asked about.
     pub(super) accesses: Vec<AccessRead>,
     /// The kinds of check objects.
     pub(super) kinds: BTreeMap<ObjectKind, KindRead>,
-    /// What could not be read.
+    /// The failed reads.
     pub(super) unread: Vec<MissedRead>,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct PolicyRead {
     pub(super) is_going: bool,
     /// The policy, or why it cannot be understood.
     pub(super) policy: Result<Box<AccessPolicy>, String>,
-    /// What its checks say now; none if they were not looked at.
+    /// The results of its checks now. None if they were not examined.
     pub(super) judged: Option<PolicyJudged>,
 }
 
@@ -123,7 +123,7 @@ impl PolicyRead {
     }
 }
 
-/// What the checks of a policy say about a pod.
+/// The results of the checks of a policy for a pod.
 #[derive(Debug)]
 pub(super) struct PolicyJudged {
     /// The objects of each check, in the policy's order.
@@ -137,7 +137,7 @@ pub(super) struct PolicyJudged {
 /// The objects of one check.
 #[derive(Debug)]
 pub(super) struct CheckRead {
-    /// What it selects.
+    /// The objects that it selects.
     pub(super) wanted: WantedObjects,
     /// A Rego module decides.
     pub(super) has_module: bool,
@@ -188,7 +188,7 @@ pub(super) struct KindRead {
 }
 
 impl PodRead {
-    /// Where the pod stands.
+    /// The state of the pod.
     #[must_use]
     pub(super) fn word(&self) -> PodWord {
         let Some(object) = &self.object else {

@@ -1,4 +1,4 @@
-//! What was read, as an explanation. Pure: the time is an argument.
+//! Converts what was read into an explanation. Pure: the time is an argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,8 +37,8 @@ pub(super) fn explain(observed: &Observed, now: Timestamp) -> Explanation {
     }
 }
 
-/// The policies whose checks are worth a look, as positions of access and policy: they apply, and neither they nor the
-/// request have decided.
+/// The policies whose checks are worth reading, as positions of access and policy. They apply, and neither they nor
+/// the request have decided.
 #[must_use]
 pub(super) fn to_judge(observed: &Observed) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
@@ -73,7 +73,7 @@ fn phase(request: &AccessRequest) -> Option<Phase> {
     request.status.as_ref().and_then(|it| it.phase)
 }
 
-/// What the request says about a policy.
+/// The request's record of a policy.
 fn matched<'a>(access: &'a AccessRead, uid: &str) -> Option<&'a MatchedPolicy> {
     let request = access.request.there()?;
     let policies = request.status.iter().flat_map(|it| &it.policies);
@@ -98,7 +98,7 @@ fn pod(pod: &PodRead) -> PodShown {
     }
 }
 
-/// What each policy says to the account and the connector: its standing permission, and its permission under checks.
+/// Each policy's results for the account and the connector: its standing permission, and its permission under checks.
 fn words(observed: &Observed, access: &AccessRead) -> Vec<(PolicyWordTold, PolicyWordTold)> {
     let no_labels = Labels::new();
     let no_keys = NamespaceKeys::default();
@@ -231,7 +231,7 @@ fn policies(observed: &Observed, access: &AccessRead) -> Vec<PolicyShown> {
         let gone = matched.filter(|it| !known.contains(it.uid()));
         shown.extend(gone.map(of_matched));
     } else {
-        // Without the right to list policies, the status of the request tells those that matched.
+        // Without the right to list policies, the status of the request names those that matched.
         let request = access.request.there().map(Box::as_ref);
         let status = request.and_then(|it| it.status.as_ref());
         let matched = status.into_iter().flat_map(|it| &it.policies);
@@ -276,7 +276,7 @@ fn of_policy(
         match checks::rules(judged).filter(|_| verdict == Some(AccessCheckReady::AccessCheckPassed))
         {
             Some(Ok(rules)) => shown.rules = rules,
-            // The controller grants nothing then.
+            // The controller grants nothing in this case.
             Some(Err(problem)) => {
                 shown.verdict = Some(AccessCheckReady::AccessCheckFailed);
                 shown.problem = Some(problem);
@@ -292,7 +292,7 @@ fn of_policy(
     shown
 }
 
-/// What the policy-controller says about checks that it could not judge.
+/// The policy-controller's message about checks that it could not judge.
 fn checks_invalid(policy: &PolicyRead) -> Option<String> {
     let policy = policy.policy.as_ref().ok()?;
     let mut conditions = policy.status.iter().flat_map(|it| &it.conditions);
@@ -414,7 +414,7 @@ fn over(pod: &PodRead) -> Option<(AccessWord, String)> {
     Some((state, because))
 }
 
-/// A pod waits; without a pod it is only known whether one could ask.
+/// A pod waits. Without a pod it is only known whether one could ask.
 fn without_request(observed: &Observed, could: bool) -> AccessWord {
     match (&observed.pod, could) {
         (Some(_), _) => AccessWord::Waits,
@@ -423,8 +423,8 @@ fn without_request(observed: &Observed, could: bool) -> AccessWord {
     }
 }
 
-/// What a wait is for. A sentence of a judgement made now precedes that of the request, which may be older; except where
-/// the request waits for something else than its checks.
+/// The aim of a wait. A sentence of a judgement made now precedes that of the request, which may be older. It does
+/// not precede it where the request waits for something else than its checks.
 fn because(
     access: &AccessRead,
     request: Option<&AccessRequest>,

@@ -14,7 +14,7 @@ use super::report::{
 use crate::output::{Colours, Tone};
 use crate::terms::span;
 
-/// As many subjects as a line names.
+/// The limit of subjects that a line names.
 const NAMED: usize = 6;
 
 /// The explanation for people.
@@ -107,7 +107,7 @@ struct Tree {
     now: Timestamp,
 }
 
-/// The branch to a node, and what stands before the lines below it.
+/// The branch to a node, and the prefix of the lines below it.
 struct Branch {
     here: String,
     below: String,
@@ -395,7 +395,7 @@ impl Tree {
     }
 }
 
-/// A time that comes, or came.
+/// A future or past time.
 fn due(at: Timestamp, now: Timestamp) -> String {
     let left = at.duration_since(now).as_secs();
     if left > 0 {
@@ -405,7 +405,7 @@ fn due(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// What ends an access, with its time, as part of a sentence.
+/// The end of an access, with its time, as part of a sentence.
 #[must_use]
 pub fn end_text(end: &EndShown, now: Timestamp) -> String {
     match end.at {

@@ -58,7 +58,7 @@ pub struct WrittenSettings {
     /// `checks.sharedFields`.
     #[serde(default)]
     pub shared_fields: Option<Vec<Value>>,
-    /// Since when `tekton.creators.enabled` is set.
+    /// The time since which `tekton.creators.enabled` is set.
     #[serde(default)]
     pub creators_since: Option<Timestamp>,
 }
@@ -67,7 +67,7 @@ pub struct WrittenSettings {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WrittenCase {
-    /// What is the case.
+    /// A description of the case.
     pub name: String,
     /// The pod: `namespace/name` of a pod of the directory, or a whole pod.
     pub pod: Value,
@@ -86,19 +86,19 @@ pub struct WrittenCase {
     pub expect: Expectation,
 }
 
-/// What the answer must be. What is not written is not compared.
+/// The expected answer. Fields that are not written are not compared.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expectation {
-    /// What becomes of the access.
+    /// The result for the access.
     #[serde(default)]
     pub access: Option<AccessExpected>,
-    /// What each policy says, by its name.
+    /// The result of each policy, by its name.
     #[serde(default)]
     pub policies: BTreeMap<String, PolicyExpected>,
 }
 
-/// What becomes of the access of a pod.
+/// The result for the access of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum AccessExpected {
     /// A standing permission of a policy covers the account.
@@ -127,7 +127,7 @@ impl AccessExpected {
     }
 }
 
-/// What a policy says.
+/// The result of a policy.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PolicyExpected {
@@ -137,10 +137,10 @@ pub struct PolicyExpected {
     /// Whether the account holds its standing permission.
     #[serde(default)]
     pub standing: Option<PolicyWord>,
-    /// What its checks say together.
+    /// The combined result of its checks.
     #[serde(default)]
     pub verdict: Option<AccessCheckReady>,
-    /// What each check says, by its name.
+    /// The result of each check, by its name.
     #[serde(default)]
     pub checks: BTreeMap<String, CheckExpected>,
     /// The rules of the Role that the pod gets; all of them.
@@ -148,7 +148,7 @@ pub struct PolicyExpected {
     pub rules: Option<Vec<RuleExpected>>,
 }
 
-/// What a check says.
+/// The result of a check.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CheckExpected {
@@ -173,9 +173,9 @@ pub struct CheckExpected {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RuleExpected {
-    /// What may be accessed.
+    /// The resources that may be accessed.
     pub resources: Vec<String>,
-    /// What may be done.
+    /// The verbs that are allowed.
     pub verbs: Vec<String>,
 }
 

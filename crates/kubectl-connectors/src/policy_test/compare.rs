@@ -11,9 +11,9 @@ use crate::explain::report::{AccessShown, CheckShown, PolicyShown};
 pub struct FieldDifference {
     /// The field, below the case.
     pub field: String,
-    /// What is expected.
+    /// The expected value.
     pub expected: String,
-    /// What is the case.
+    /// The actual value.
     pub found: String,
     /// Why it is so.
     pub because: String,
@@ -38,7 +38,7 @@ impl Differences {
     }
 }
 
-/// What becomes of the access by what its policies say.
+/// The result for the access, from the results of its policies.
 #[must_use]
 pub fn access_of(policies: &[PolicyShown]) -> AccessExpected {
     if policies.iter().any(|it| it.standing == PolicyWord::Yes) {

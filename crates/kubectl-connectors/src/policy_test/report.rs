@@ -1,4 +1,4 @@
-//! What tests came to, and how it is printed.
+//! The results of tests, and their printed forms.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::exit::ExitWord;
 use crate::output::{Colours, Tone, shown};
 
-/// What the tests of a directory came to.
+/// The results of the tests of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TestReport {
@@ -23,7 +23,7 @@ pub struct TestReport {
     pub failed: usize,
 }
 
-/// What one case came to.
+/// The result of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CaseReport {
@@ -47,9 +47,9 @@ pub struct CaseDifference {
     pub line: usize,
     /// The field of the test.
     pub field: String,
-    /// What is expected.
+    /// The expected value.
     pub expected: String,
-    /// What is the case.
+    /// The actual value.
     pub found: String,
     /// Why it is so, in the words of the services.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -65,7 +65,7 @@ pub struct TestProblem {
     /// The line, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
 }
 
@@ -81,7 +81,7 @@ pub enum TestFormat {
     Junit,
 }
 
-/// How a program should take it.
+/// How a program should interpret the report.
 #[must_use]
 pub fn exit(report: &TestReport) -> ExitWord {
     if !report.problems.is_empty() || report.cases.is_empty() {

@@ -12,13 +12,13 @@ use crate::files::ObjectFile;
 use crate::modules::Modules;
 use crate::yaml::YamlDocument;
 
-/// Where a test is written.
+/// The place of a test in its file.
 struct TestPlace<'a> {
     file: &'a str,
     document: &'a YamlDocument,
 }
 
-/// Runs the tests of directories, each of which is a world of its own.
+/// Runs the tests of directories. Each directory stands for a cluster of its own.
 pub async fn test(
     directories: &[Vec<ObjectFile>],
     modules: &Modules,
@@ -214,7 +214,7 @@ fn told_name(object: &Value) -> String {
     }
 }
 
-/// Fills in what a cluster would: UID, version, creation time, and the UIDs of owners.
+/// Fills in the fields that a cluster would: UID, version, creation time, and the UIDs of owners.
 fn complete(object: &mut Value) {
     const CREATED: &str = "2026-01-01T00:00:00Z";
     let uid = told_name(object);
