@@ -1,8 +1,8 @@
 //! Whether a pod may use its connectors, and the wait until it may.
 //!
-//! One [`Case`] per connector. The evaluation service decides, the API server confirms: both must say
-//! yes. Whatever else happens (no answer, a broken stream, a word that nobody knows) is no yes, and the
-//! case goes on waiting. A look makes nothing; a case that has room to wait makes the request.
+//! One [`Case`] per connector. The evaluation service decides, the API server confirms: both must say yes. Everything
+//! else (no answer, a broken stream, an unknown word) is no yes, and the case continues to wait. A look makes
+//! nothing. A case that has room to wait makes the request.
 
 mod making;
 
@@ -26,25 +26,25 @@ use crate::{
 };
 use making::{Attempt, Making};
 
-/// How long a permission may be granted and not be seen by the API server, which reads caches.
+/// How long the API server, which reads caches, may miss a granted permission.
 const UNSEEN: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
-/// Between two tries while the API server does not answer; each of them already took its time.
+/// The pause between two tries while the API server does not answer. Each try already took its time.
 const TROUBLED_PAUSE: Duration = Duration::from_secs(1);
-/// Between two tries while an old request is on its way out.
+/// The pause between two tries while an old request is being deleted.
 const BLOCKED_PAUSE: Duration = Duration::from_secs(5);
 
 /// The pod may use the connector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Admitted {
-    /// The name of the request that access comes from; empty when it comes from none.
+    /// The name of the request that gives access. Empty if none does.
     pub(crate) request: String,
-    /// Since when that is known.
+    /// The time since which that is known.
     pub(crate) since: Instant,
 }
 
-/// What a look at an answer came to, when it is no error.
+/// The result of a look at an answer, when it is no error.
 #[derive(Debug)]
 enum AccessStep {
     Go(Admitted),
@@ -61,11 +61,11 @@ pub(crate) struct Case<'a, E, K> {
     making: Making<'a, K>,
     /// There is room for the wait, so that the request may be made.
     may_make: bool,
-    /// The API server's own no to a standing permission was heard.
+    /// The API server itself refused a standing permission.
     standing_refused: bool,
-    /// A request was seen; when it is gone, somebody wants a new start.
+    /// A request was seen. When it is gone, a user wants a new start.
     seen: bool,
-    /// Since when there is a permission that the API server does not see, and the next pause.
+    /// The time since which the API server misses a permission, and the next pause.
     unseen: Option<(Instant, Duration)>,
     trouble: Option<Unreachable>,
     awaited: String,
@@ -114,7 +114,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
     }
 
-    /// Waits for access, and makes the request if there is none: there is room for the wait.
+    /// Waits for access, and makes the request if there is none, because there is room for the wait.
     pub(crate) async fn hold(&mut self, deadline: Instant) -> Result<Admitted, PublishError> {
         self.may_make = true;
         match timeout_at(deadline, self.follow()).await {
@@ -123,15 +123,14 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
     }
 
-    /// Makes the request, or meets it, for a pod that does not wait for it. False where the API server gave
-    /// no answer.
+    /// Makes the request, or meets it, for a pod that does not wait for it. False when the API server gave no answer.
     pub(crate) async fn ask_for(&mut self, requestable: Requestable) -> Result<bool, PublishError> {
         self.may_make = true;
         self.ensure_request(requestable).await?;
         Ok(self.trouble.is_none())
     }
 
-    /// What is said when the time is over.
+    /// The error when the time is over.
     pub(crate) fn too_late(&self) -> PublishError {
         let connector = self.connector.clone();
         match self.trouble {
@@ -151,7 +150,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
             tokio::select! {
                 biased;
                 next = answers.next() => answer = next,
-                // Polled only when there is something to look at again.
+                // Polled only when another look is due.
                 () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {}
             }
             match self.judge(answer.as_ref()).await? {
@@ -234,7 +233,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
             return Err(PublishError::PodEnding);
         }
         if request.makes_way() {
-            // The permission that ended it is gone again. Once the request is gone, a new one is made.
+            // The permission that ended the request is gone again. Once the request is gone, a new one is made.
             return Ok(self.waiting(request));
         }
         match request.phase {
@@ -246,7 +245,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
     }
 
-    /// The request is over. A pod that gets a volume nevertheless is told when it is there.
+    /// The request is over. A pod that gets a volume nevertheless learns so when the volume is there.
     fn refused(&self, request: &RequestSeen, phase: Phase) -> PublishError {
         let refusal = AccessRefusal::of(self.wish, self.connector, request, phase);
         let starts = self.wish.on_rejected == OnRejected::ErrorFile && refusal.is_for_good();
@@ -265,7 +264,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         AccessStep::Wait { again: None }
     }
 
-    /// A permission is there and a review does not see it: caches get some seconds to catch up.
+    /// There is a permission that a review does not see. Caches get some seconds to catch up.
     fn unseen(&mut self, request: Option<&RequestSeen>) -> Result<AccessStep, PublishError> {
         self.trouble = None;
         let now = Instant::now();
@@ -285,7 +284,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         })
     }
 
-    /// There is no request: one is made, where there is room to wait for it.
+    /// There is no request. One is made, if there is room to wait for it.
     async fn ensure_request(
         &mut self,
         requestable: Requestable,
@@ -314,7 +313,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
     }
 
-    /// The namespace takes no more requests. Only its own pods are told why.
+    /// The namespace accepts no more requests. Only its own pods learn why.
     fn no_quota(&mut self, until: Instant) -> AccessStep {
         let again = Some(until.saturating_duration_since(Instant::now()));
         if !self.at_home() {
@@ -326,8 +325,8 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         AccessStep::Wait { again }
     }
 
-    /// No request is made. A pod of another namespace is told what it is told of any request that waits, so
-    /// that it learns neither what is there nor why it waits.
+    /// No request is made. A pod of another namespace gets the text of any waiting request. So it learns neither what
+    /// exists there nor why it waits.
     fn elsewhere(&self, again: Option<Duration>) -> AccessStep {
         if !self.at_home() {
             let ConnectorKey { namespace, name } = self.connector;
@@ -361,13 +360,13 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
     }
 
-    /// The pod lives where the connector lives, and may read about it.
+    /// The pod is in the connector's namespace, and may read about the connector.
     fn at_home(&self) -> bool {
         self.connector.is_home_of(&self.wish.pod)
     }
 }
 
-/// What the API server has to confirm of a yes: the permission of the pod, or that at any time.
+/// The part of a yes that the API server has to confirm: the pod's permission, or the standing permission.
 pub(crate) fn to_confirm(wish: &Wish, pod_form: bool) -> AccessResource {
     let Wish {
         pod, permission, ..

@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER", default_value = "/var/lib/kubelet")]
     pub(crate) kubelet_dir: PathBuf,
 
-    /// Where the evaluation service is, and what it is shown.
+    /// The address of the evaluation service, and the token that it gets.
     #[command(flatten)]
     pub(crate) evaluation: EvaluationArgs,
 
@@ -71,12 +71,12 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     pub(crate) proxy_token_lifetime: Duration,
 
-    /// What becomes of a file that the classes of two connectors write
+    /// How to handle a file that the classes of two connectors write
     #[arg(long, value_name = "RULE", default_value = "refuse")]
     pub(crate) file_conflict: ConflictArg,
 }
 
-/// What becomes of a file that two classes write.
+/// How to handle a file that two classes write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ConflictArg {
     /// The volume is refused
@@ -94,7 +94,7 @@ impl From<ConflictArg> for FileConflict {
     }
 }
 
-/// What the kubelet takes for the name of a driver, and what is the name of a folder.
+/// A name that the kubelet accepts for a driver, and that can be the name of a folder.
 fn driver_name(text: &str) -> Result<String, String> {
     if connectors_api::names::is_dns_label(text) {
         Ok(text.to_owned())
@@ -107,7 +107,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     let duration: PositiveDuration = text
         .parse()
         .map_err(|error: DurationError| error.to_string())?;
-    // What is positive has no other sign.
+    // A positive duration has no other sign.
     Ok(duration.get().unsigned_abs())
 }
 

@@ -1,5 +1,5 @@
-//! The proof of the calling pod. What the kubelet says about the pod is compared with the review of the pod's own
-//! token; neither alone is trusted.
+//! The proof of the calling pod. The kubelet's statements about the pod are compared with the review of the pod's own
+//! token. Neither alone is trusted.
 //!
 //! A delivered volume is not proven again when the kubelet republishes it: its path is bound to the proven UID, and its
 //! own record, which no pod can write, names its owner.
@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::volume::{AUDIENCE, PodTokenError};
 
-/// Why the caller is not the pod that it is said to be.
+/// Why the caller is not the claimed pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum CallerError {
     /// There is no usable token.

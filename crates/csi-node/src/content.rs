@@ -1,4 +1,4 @@
-//! What a pod finds in its volume: facts about each connector, and files. Only the pod's own token is a secret.
+//! The content of a pod's volume: facts about each connector, and files. Only the pod's own token is a secret.
 
 use connector_files::FileSet;
 use connectors_api::{Connector, ConnectorClass, ConnectorKey, Permission, PodIdentity};
@@ -14,24 +14,24 @@ use crate::{
 pub(crate) struct ConnectorFacts {
     /// The connector.
     pub(crate) connector: ConnectorKey,
-    /// Where the tool is.
+    /// The address of the tool.
     pub(crate) address: String,
     /// Its class.
     pub(crate) class: String,
-    /// What access was asked for.
+    /// The requested permission.
     pub(crate) permission: Permission,
-    /// The request that access comes from; empty when it comes from none.
+    /// The name of the request that gives access. Empty if none does.
     pub(crate) request: String,
 }
 
 impl ConnectorFacts {
     /// The folder of the facts.
     pub(crate) fn folder(&self) -> String {
-        // Neither name can hold the character between them.
+        // Neither name can contain the separator.
         format!("{}_{}", self.connector.namespace, self.connector.name)
     }
 
-    /// The facts that may change while the pod runs. The request stays the one that the volume was made with.
+    /// The facts that may change while the pod runs. The request is always the one from the creation of the volume.
     pub(crate) fn lively(&self) -> [(&'static str, &str); 2] {
         [("address", &self.address), ("class", &self.class)]
     }
@@ -49,7 +49,7 @@ impl ConnectorFacts {
     }
 }
 
-/// What a volume holds.
+/// The content of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content {
     /// The facts about each connector.
@@ -60,7 +60,7 @@ pub(crate) struct Content {
 
 /// The memory of a file beside its pages: its inode and its name.
 pub(crate) const INODE: usize = 1024;
-/// The folders of a volume and the links between them, its marker, and a fact that is written to the side.
+/// The folders of a volume, their links, its marker, and a fact that is written before its exchange.
 const FRAME_INODES: usize = 12;
 const FRAME_PAGES: usize = 6;
 
@@ -87,7 +87,7 @@ impl Content {
     }
 }
 
-/// The same of a volume that holds an error alone.
+/// The memory of a volume that contains only an error.
 pub(crate) fn memory_of_error(error: &ErrorFile, page: usize) -> usize {
     frame(page) + memory_of(error.text().len(), page)
 }
@@ -101,8 +101,8 @@ pub(crate) fn address(connector: &Connector, class: Option<&ConnectorClass>) -> 
     })
 }
 
-/// Whose a volume is: written into it last, and what every later call goes by. Fields of a later version
-/// are skipped, so that a driver of before it still knows its volumes.
+/// The owner of a volume. The record is written into the volume last, and every later call relies on it. Fields of a
+/// later version are skipped, so that an earlier driver still knows its volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Record {
@@ -134,13 +134,13 @@ impl Record {
         &self.pod.namespace
     }
 
-    /// What will be said about a volume that holds what was wished.
+    /// The record of a volume with the wished content.
     pub(crate) fn new(place: &VolumePath, wish: &Wish) -> Self {
         let Wish {
             pod,
             connectors,
             permission,
-            // It says what is in a volume, and not whose it is.
+            // It determines the content of a volume, and not its owner.
             on_rejected: _,
         } = wish;
         let PodIdentity {
@@ -234,7 +234,7 @@ mod tests {
             change(&mut wish.pod);
             wish
         };
-        // Every part of the pod counts, and what begins alike is another.
+        // Every part of the pod counts. A name with the same beginning is another name.
         for other in [
             pod(|pod| pod.namespace.push_str("-2")),
             pod(|pod| pod.name.push('0')),

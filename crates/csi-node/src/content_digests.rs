@@ -1,7 +1,7 @@
 //! Digests of the inputs of each volume's content: the same inputs need no new rendering and no write.
 //!
-//! A digest is kept after its content was written, and goes before anything else is written there. It is lost at a
-//! restart: the first look after that compares the files themselves.
+//! A digest is stored after its content was written, and removed before another write. It is lost at a restart. The
+//! first look after a restart compares the files themselves.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::volume::VolumePath;
 
-/// A digest of everything that a content is made from. The pod's token is part of it.
+/// A digest of all inputs of a content. The pod's token is one of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ContentDigest([u8; 32]);
 
@@ -26,7 +26,7 @@ impl fmt::Debug for ContentDigest {
 }
 
 impl ContentDigest {
-    /// Of these inputs. None if they cannot be written down, and then they count as new.
+    /// The digest of these inputs. None if they cannot be serialized. Then they count as new.
     pub(crate) fn of(inputs: &impl Serialize) -> Option<Self> {
         let json = serde_json::to_vec(inputs).ok()?;
         Some(Self(Sha256::digest(json).into()))
@@ -38,12 +38,12 @@ impl ContentDigest {
 pub(crate) struct ContentDigests(Mutex<HashMap<VolumePath, ContentDigest>>);
 
 impl ContentDigests {
-    /// True if the volume was written by this process, from exactly this.
+    /// True if this process wrote the volume from exactly these inputs.
     pub(crate) fn has(&self, place: &VolumePath, digest: Option<ContentDigest>) -> bool {
         digest.is_some() && self.digests().get(place).copied() == digest
     }
 
-    /// The volume holds what was made from this.
+    /// The volume has the content of these inputs.
     pub(crate) fn put(&self, place: &VolumePath, digest: Option<ContentDigest>) {
         if let Some(digest) = digest {
             self.digests().insert(place.clone(), digest);
@@ -62,7 +62,7 @@ impl ContentDigests {
     }
 
     fn digests(&self) -> MutexGuard<'_, HashMap<VolumePath, ContentDigest>> {
-        // A panic elsewhere leaves the map whole: it is changed by single calls only.
+        // A panic elsewhere leaves the map whole, because only single calls change it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

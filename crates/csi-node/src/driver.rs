@@ -1,7 +1,7 @@
 //! One call of the kubelet, from its arguments to the volume.
 //!
-//! A call runs as a task of its own, which has the volume's lock until everything is as it will stay:
-//! neither a kubelet that hangs up nor a panic leaves something half done behind.
+//! A call runs as a task of its own. The task has the volume's lock until the result is final. Neither a kubelet that
+//! hangs up nor a panic leaves something half done behind.
 
 mod admit;
 mod deliver;
@@ -47,26 +47,26 @@ use crate::{
     volume::{PodsDir, ProxyTokens, Publish, VolumePath, VolumePathError, Wish},
 };
 
-/// How long before the kubelet gives up we answer, so that our words reach the pod and not its own.
+/// The time between our answer and the kubelet's own limit, so that our text reaches the pod and not the kubelet's.
 const HEAD_START: Duration = Duration::from_secs(3);
-/// Between two tries while the API server does not answer; each of them already took its time.
+/// The pause between two tries while the API server does not answer. Each try already took its time.
 const TROUBLED_PAUSE: Duration = Duration::from_secs(1);
 
-/// How many sets of files are made at a time.
+/// The number of sets of files that are rendered at a time.
 pub(crate) const RENDERS: usize = 2;
 
-/// What the driver was told at its start.
+/// The settings of the driver from its start.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The node that this is.
+    /// This node.
     pub(crate) node: String,
-    /// Where volumes may appear.
+    /// The folder in which volumes may appear.
     pub(crate) pods: PodsDir,
     /// How long a call may be held.
     pub(crate) hold: Duration,
     /// The pods' tokens for the proxy.
     pub(crate) proxy: ProxyTokens,
-    /// What becomes of a file that two classes write.
+    /// How to handle a file that two classes write.
     pub(crate) conflict: FileConflict,
     /// The size of this node's pages, in bytes.
     pub(crate) page: usize,
@@ -82,18 +82,18 @@ pub(crate) struct Driver<E, K, M> {
     pub(crate) object: DriverObject,
     pub(crate) metrics: Metrics,
     pub(crate) stop: Stop,
-    /// For calls that are held.
+    /// The quota of held calls.
     pub(crate) holds: HoldQuota,
-    /// Requests that were made for pods.
+    /// The quota of requests that were made for pods.
     pub(crate) asked: RequestQuota,
     pub(crate) events: EventCache,
-    /// What was read for volumes that are there.
+    /// The objects that were read for existing volumes.
     pub(crate) tools: ToolCache,
     /// The inputs of each volume's content, as digests.
     pub(crate) digests: ContentDigests,
-    /// For the files of volumes.
+    /// The quota of memory for the files of volumes.
     pub(crate) memory: MemoryQuota,
-    /// For files that are being made, which takes a processor.
+    /// The permits for rendering files, which occupies a processor.
     pub(crate) renders: Arc<Semaphore>,
     /// Volumes that have content without a permission.
     pub(crate) kept: ExemptVolumes,
@@ -103,13 +103,13 @@ pub(crate) struct Driver<E, K, M> {
 /// Why a volume is not removed.
 #[derive(Debug, Error)]
 pub(crate) enum UnpublishError {
-    /// The call is not understood.
+    /// The call is invalid.
     #[error(transparent)]
     VolumePath(#[from] VolumePathError),
-    /// The same volume is being worked on.
+    /// Another call works on the same volume.
     #[error("another call for this volume is running")]
     InFlight,
-    /// Something is still there.
+    /// A part of the volume is still there.
     #[error("the volume could not be removed; the driver's log says why")]
     Stuck,
 }
@@ -125,20 +125,20 @@ impl From<UnpublishError> for Status {
     }
 }
 
-/// How a call ended well.
+/// The successful ends of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
     /// A volume was made.
     Made,
-    /// A volume was made that holds an error alone.
+    /// A volume was made that contains only an error.
     ErrorFile,
-    /// It was there, and is as it should be now.
+    /// It was there, and is now as it should be.
     LookedAfter,
 }
 
 impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
-    /// Makes a volume available to a pod, or looks after one that is there. `limit` is how long the
-    /// kubelet will wait.
+    /// Makes a volume available to a pod, or looks after an existing one. `limit` is the time that the kubelet will
+    /// wait.
     pub(crate) async fn publish(
         self: &Arc<Self>,
         request: NodePublishVolumeRequest,
@@ -167,7 +167,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             .map_err(|error| PublishError::Volume(error.into()))?;
         let lock = self.locks.take(&place).ok_or(PublishError::InFlight)?;
         let driver = Arc::clone(self);
-        // Dropped when the kubelet hangs up, because this future is.
+        // Dropped when the kubelet hangs up, because this future is dropped.
         let (caller, gone) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             let result = driver.supervised(&place, &request, deadline, gone).await;
@@ -179,7 +179,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         result
     }
 
-    /// Whatever happens inside, the answer says truly whether something is left.
+    /// Whatever happens inside, the answer is correct about remains of the volume.
     async fn supervised(
         &self,
         place: &VolumePath,
@@ -203,7 +203,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         Err(error)
     }
 
-    /// Removes what is not complete. A volume that a pod may be using is left to the kubelet.
+    /// Removes an incomplete volume. A volume that a pod may be using is left to the kubelet.
     async fn left_nothing(&self, place: &VolumePath) -> bool {
         let cleared = self.mounting(place, |mounter, place| match mounter.look(place)? {
             OnDisk::Nothing => Ok(true),
@@ -246,7 +246,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
                 self.recognised(place, request, &record).map(drop)?;
                 return Ok(Published::LookedAfter);
             }
-            // Of a process that died: nobody was told that it is there.
+            // A process died here. The kubelet was never told that the volume is there.
             OnDisk::Partial => {
                 self.mounting(place, M::clear).await?;
                 self.gone(place);
@@ -310,7 +310,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         prove(review, &wish.pod, &self.settings.node).map_err(PublishError::Caller)
     }
 
-    /// Removes a volume. What is not there is removed already.
+    /// Removes a volume. A missing volume counts as removed.
     pub(crate) async fn unpublish(
         self: &Arc<Self>,
         request: &NodeUnpublishVolumeRequest,
@@ -325,14 +325,14 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         if target_path.is_empty() {
             return Err(VolumePathError::NoTargetPath.into());
         }
-        // The id is not looked at: whatever is at the kubelet's own path is to go.
+        // The id is ignored. Any object at the kubelet's own path must go.
         let Some(place) = self.settings.pods.at(Path::new(target_path)) else {
             return self.never_ours(target_path).await;
         };
         let lock: Lock = self.locks.take(&place).ok_or(UnpublishError::InFlight)?;
         let driver = Arc::clone(self);
         let id = place.volume_id();
-        // All of it goes with the work, which a kubelet that hangs up does not stop.
+        // The lock and the quotas go with the work, which a kubelet that hangs up does not stop.
         let cleared = tokio::task::spawn_blocking(move || {
             let cleared = driver.mounter.clear(&place);
             if cleared.is_ok() {
@@ -355,7 +355,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         }
     }
 
-    /// A path where no volume of ours can be. An error would make the kubelet ask for ever.
+    /// A path where no volume of ours can be. After an error the kubelet would ask for ever.
     async fn never_ours(&self, path: &str) -> Result<(), UnpublishError> {
         match tokio::fs::symlink_metadata(path).await {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -383,10 +383,10 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     }
 }
 
-/// How long a call may take in all.
+/// The limit of the whole call.
 fn patience(hold: Duration, limit: Option<Duration>) -> Duration {
     match limit {
-        // Of a very short time most is left to wait in.
+        // Of a very short limit most is left for the wait.
         Some(limit) => hold.min(limit.saturating_sub(HEAD_START).max(limit / 2)),
         None => hold,
     }

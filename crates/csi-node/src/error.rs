@@ -1,11 +1,11 @@
-//! Why a volume is not published, and what the kubelet is told.
+//! Why a volume is not published, and the kubelet's code for it.
 //!
-//! Codes follow how the kubelet reads them. Five codes mean "uncertain": it keeps the volume in mind and
-//! calls for its removal. Every other code is final: it forgets the volume, so nothing may be left.
+//! Codes follow the kubelet's interpretation. Five codes mean "uncertain": it remembers the volume and calls for its
+//! removal. Every other code is final: it forgets the volume, so nothing may be left.
 //!
-//! The texts appear in the pod's events, which tenants read and which are folded by equality: they say
-//! the same for the same reason at any time, begin with the connector, and outside its namespace do not
-//! tell a connector that is missing from one that is not for the asker.
+//! The texts appear in the pod's events, which tenants read, and which Kubernetes merges when they are equal. So the
+//! text for one reason never changes, and begins with the connector. Outside the connector's namespace it does not
+//! distinguish a missing connector from one that the asker may not use.
 
 use connector_files::FilesError;
 use connectors_api::{ConnectorKey, reason::Ready};
@@ -17,36 +17,36 @@ use crate::{
     refusal::AccessRefusal, volume::VolumeError,
 };
 
-/// The kubelet's events are cut at 1024 bytes, and its own words come first.
+/// The kubelet's events are cut at 1024 bytes, and its own text comes first.
 const LONGEST_TEXT: usize = 700;
 
 /// Why a volume is not published.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum PublishError {
-    /// The call is not understood.
+    /// The call is invalid.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// The caller is not who it is said to be.
+    /// The caller is not the claimed pod.
     #[error(transparent)]
     Caller(#[from] CallerError),
-    /// The driver object of the cluster would let pods lie.
+    /// With the driver object of the cluster, pods could lie.
     #[error("the CSIDriver object is not as this driver needs it: {0}")]
     Driver(DriverProblem),
-    /// Not everything that is needed is known yet.
+    /// Some required information is not known yet.
     #[error("the driver has just started and does not know its configuration yet")]
     Starting,
-    /// The same volume is being worked on.
+    /// Another call works on the same volume.
     #[error("another call for this volume is running")]
     InFlight,
-    /// Enough calls are held.
+    /// The limit of held calls is reached.
     #[error(transparent)]
     Crowded(#[from] HoldQuotaFull),
-    /// The wait was as long as the kubelet's patience.
+    /// The wait reached the kubelet's limit.
     #[error("connector {connector}: {awaited}")]
     Waiting {
-        /// For which connector.
+        /// The connector.
         connector: ConnectorKey,
-        /// What is awaited.
+        /// The awaited event.
         awaited: String,
     },
     /// Access is refused or over.
@@ -57,7 +57,7 @@ pub(crate) enum PublishError {
         "connector {connector}: access was granted, but not for mounting it into this pod; a mount needs verb * on connectors/<permission>, or on connectors/<permission>/v1/pod/<namespace>/<name> of this pod"
     )]
     Unusable {
-        /// To which connector.
+        /// The connector.
         connector: ConnectorKey,
     },
     /// Another request has the name of ours.
@@ -65,39 +65,39 @@ pub(crate) enum PublishError {
         "connector {connector}: another AccessRequest has the name that this pod's would have; nothing is granted while it exists"
     )]
     Squatted {
-        /// For which connector.
+        /// The connector.
         connector: ConnectorKey,
     },
     /// The request cannot be made.
     #[error("connector {connector}: the cluster does not accept an AccessRequest for this pod")]
     RequestRefused {
-        /// For which connector.
+        /// The connector.
         connector: ConnectorKey,
     },
-    /// There is nothing to wait for any more.
+    /// The wait has no purpose any more.
     #[error("the pod is ending")]
     PodEnding,
-    /// Nobody could be asked.
+    /// The service did not answer.
     #[error("connector {connector}: {trouble}; nothing is mounted until it can be asked")]
     Unreachable {
-        /// About which connector.
+        /// The connector.
         connector: ConnectorKey,
-        /// Who.
+        /// The service without an answer.
         trouble: Unreachable,
     },
-    /// The API server could not be asked whose the token is.
+    /// The API server did not answer whose the token is.
     #[error("{0}; nothing is mounted until it can be asked")]
     NotProven(Unreachable),
     /// The process ends.
     #[error("the driver is being restarted")]
     Stopping,
-    /// Nobody waits for the answer.
+    /// No caller waits for the answer.
     #[error("the call was given up")]
     Cancelled,
-    /// There is nothing to put into the volume.
+    /// The volume would have no content.
     #[error("connector {connector}: it has no address, and neither has its class")]
     NoAddress {
-        /// Which connector.
+        /// The connector.
         connector: ConnectorKey,
     },
     /// The files cannot be made.
@@ -106,40 +106,40 @@ pub(crate) enum PublishError {
     /// Files of other volumes are being made.
     #[error("the files of other volumes are being made on this node; the next call tries again")]
     RendersBusy,
-    /// Volumes take as much memory as they may.
+    /// Volumes use all the memory that they may.
     #[error(transparent)]
     NoMemory(#[from] MemoryQuotaFull),
-    /// Something else is there.
+    /// Another object is at the target path.
     #[error(
         "the volume is already there with other attributes; it cannot change while the pod runs"
     )]
     OtherVolume,
-    /// It could not be mounted or written, or something in here broke; the log says more.
+    /// The mount, a write or a part of the driver failed. The log has the reason.
     #[error("the volume could not be made; the driver's log says why")]
     Broken,
-    /// As the error says, and in addition something is left at the target path.
+    /// The error, and in addition remains at the target path.
     #[error("{0} (and the target path could not be cleared)")]
     Left(Box<Self>),
 }
 
-/// Whom nobody could ask.
+/// A service that gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Unreachable {
-    /// The one who decides.
+    /// The service that decides.
     #[error("the evaluation service cannot be asked at the moment")]
     Evaluator,
-    /// The one who confirms.
+    /// The service that confirms.
     #[error("the Kubernetes API cannot be asked at the moment")]
     Kubernetes,
 }
 
-/// What is wrong with the driver object.
+/// The fault of the driver object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum DriverProblem {
-    /// Not there.
+    /// It is missing.
     #[error("it does not exist")]
     Absent,
-    /// Not readable.
+    /// It is not readable.
     #[error("it cannot be read")]
     Unreadable,
     /// Pods could name another pod.
@@ -157,7 +157,7 @@ pub(crate) enum DriverProblem {
 }
 
 impl PublishError {
-    /// The table of what the kubelet is told.
+    /// The table of the kubelet's codes.
     pub(crate) const fn code(&self) -> Code {
         match self {
             Self::Volume(_) => Code::InvalidArgument,
@@ -169,7 +169,7 @@ impl PublishError {
             | Self::Squatted { .. }
             | Self::RequestRefused { .. } => Code::PermissionDenied,
             Self::Broken => Code::Internal,
-            // Not final from here on: something may be left, or it is worth trying again.
+            // The codes from here on are not final: something may be left, or another try may help.
             Self::Starting
             | Self::Unreachable { .. }
             | Self::NotProven(_)
@@ -208,7 +208,7 @@ impl PublishError {
         }
     }
 
-    /// What people read.
+    /// The text for people.
     pub(crate) fn text(&self) -> String {
         cut(self.to_string())
     }
@@ -219,7 +219,7 @@ impl PublishError {
     }
 }
 
-/// How the kubelet reads codes.
+/// The kubelet's interpretation of codes.
 pub(crate) const fn is_final(code: Code) -> bool {
     !matches!(
         code,
@@ -245,13 +245,13 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// What a pod waits for whose standing permission went before its volume was mounted.
+/// The awaited event of a pod whose standing permission ended before its volume was mounted.
 const AGAIN: &str = "the standing permission that ended the last request is gone; that request goes within a minute, then a new one is made";
 
-/// What a pod that is not let in yet waits for. The sentence of the request is for its own namespace.
+/// The awaited event of a pod that is not admitted yet. The sentence of the request is for its own namespace.
 pub(crate) fn awaited(reason: Option<Ready>, message: &str, at_home: bool) -> String {
     if at_home && reason == Some(Ready::StandingPermission) {
-        // What the request says was true when it ended.
+        // The sentence of the request was true when it ended.
         return AGAIN.to_owned();
     }
     if at_home && !message.is_empty() {
@@ -261,14 +261,14 @@ pub(crate) fn awaited(reason: Option<Ready>, message: &str, at_home: bool) -> St
         Some(Ready::ChecksPending | Ready::ChecksFailed) => "waiting for an approval",
         Some(Ready::TooManyRequests) => "too many requests of the pod's namespace are waiting",
         Some(Ready::ApprovalsDisabled) => "approvals are switched off, nothing new is granted",
-        // One text for a connector that is missing, for no policy and for nothing at all: whoever waits
-        // elsewhere learns nothing.
+        // One text for a missing connector, for no policy and for no information at all. A pod that waits in another
+        // namespace learns nothing.
         Some(_) | None => "no access is granted to this pod yet",
     };
     text.to_owned()
 }
 
-/// What a pod of the connector's own namespace waits for when that takes no more requests.
+/// The awaited event of a pod of the connector's own namespace when the quota of requests is full.
 pub(crate) fn quota_full(namespace: &str) -> String {
     format!(
         "no AccessRequest can be made, the quota of namespace {namespace} is used up; delete requests that are over, or raise it"
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// The connector may be missing, or not be for the asker: he cannot tell.
+    /// The asker cannot tell a missing connector from one that it may not use.
     #[test]
     fn outside_the_connectors_namespace_texts_reveal_nothing() {
         let outside = |reason| awaited(reason, "the sentence of the request", false);

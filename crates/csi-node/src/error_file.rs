@@ -1,4 +1,4 @@
-//! The file in the volume of a pod that is refused for good: what an error of gRPC says, as JSON.
+//! The file in the volume of a pod that is finally refused: the content of a gRPC error, as JSON.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use tonic::Code;
 
 use crate::refusal::AccessRefusal;
 
-/// The text of the file. It has some hundred bytes beside the message, which is cut as in an event.
+/// The text of the file. It has a few hundred bytes beside the message, which is cut as in an event.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ErrorFile(String);
 

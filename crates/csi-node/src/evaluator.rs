@@ -1,4 +1,4 @@
-//! The evaluation service, as far as a mount needs it.
+//! The part of the evaluation service that a mount needs.
 
 use connectors_api::ConnectorKey;
 use evaluation_api::{
@@ -10,22 +10,22 @@ use tracing::warn;
 
 use crate::volume::Wish;
 
-/// Who answers questions about access.
+/// The service that answers questions about access.
 pub(crate) trait Evaluator: Send + Sync + 'static {
-    /// What follows one question.
+    /// The stream of answers to one question.
     type Watch: AnswerStream;
 
-    /// The answer of this moment; none when there is none.
+    /// The present answer. None when there is none.
     fn ask(&self, question: AccessQuestion) -> impl Future<Output = Option<AccessAnswer>> + Send;
 
-    /// Every answer from this moment on, the present one included.
+    /// The present answer, and every later one.
     fn follow(&self, question: AccessQuestion) -> Self::Watch;
 }
 
 /// The answers to one question.
 pub(crate) trait AnswerStream: Send + 'static {
-    /// The next answer, or none when the earlier ones do not hold any more. Nothing is lost when the
-    /// future is dropped.
+    /// The next answer, or none when the earlier ones do not hold any more. Nothing is lost when the future is
+    /// dropped.
     fn next(&mut self) -> impl Future<Output = Option<AccessAnswer>> + Send;
 }
 
@@ -62,7 +62,7 @@ impl AnswerStream for Subscription {
     }
 }
 
-/// What is asked for one connector of a volume.
+/// The question for one connector of a volume.
 pub(crate) fn question(wish: &Wish, connector: &ConnectorKey) -> AccessQuestion {
     AccessQuestion::of_pod(&wish.pod, connector, wish.permission)
 }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use crate::{kubernetes::review, testing::wish};
 
-    /// What is asked of both services, for one wish.
+    /// The questions to both services, for one wish.
     fn asked(wish: &Wish) -> (AccessQuestion, String, String) {
         let Wish {
             pod,
@@ -119,7 +119,7 @@ mod tests {
                 [true; 3],
             ),
             ("name", |it| it.pod.name.push('0'), [true, false, true]),
-            // Reviews know no UIDs.
+            // Reviews have no UIDs.
             ("uid", |it| it.pod.uid.push('0'), [true, false, false]),
         ];
         let usual = asked(&wish(&["tools/harbor"]));

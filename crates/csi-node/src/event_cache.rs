@@ -1,23 +1,23 @@
-//! The events that were written lately, so that a kubelet that tries again for hours causes one event and no more.
+//! The recent events. A kubelet that retries for hours causes only one event.
 
 use connectors_api::ConnectorKey;
 use service_kit::cache::{Bounds, Cache};
 
 use crate::kubernetes::EventWord;
 
-/// A forgotten event is written a second time, which does no harm.
+/// A forgotten event is written a second time, which is harmless.
 pub(crate) const MOST: usize = 1024;
 
-/// What an event is about.
+/// The topic of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Topic {
-    /// What is said.
+    /// The message.
     pub(crate) word: EventWord,
-    /// To which pod.
+    /// The pod.
     pub(crate) pod_uid: String,
-    /// About which connector.
+    /// The connector.
     pub(crate) connector: ConnectorKey,
-    /// About which request; another one is news.
+    /// The request. Another request makes a new event.
     pub(crate) request_uid: String,
 }
 
@@ -36,7 +36,7 @@ impl Default for EventCache {
 }
 
 impl EventCache {
-    /// Whether an event about this was not written lately. Afterwards it counts as written.
+    /// True if no event about this topic was written lately. Afterwards the event counts as written.
     pub(crate) fn is_news(&self, topic: Topic) -> bool {
         self.0.put(topic, (), 0)
     }

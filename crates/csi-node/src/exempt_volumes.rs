@@ -1,5 +1,5 @@
-//! Volumes that were mounted while mounts were not gated, and keep their content without a permission since mounts are
-//! gated. After a restart, the calls of the kubelet fill the list again.
+//! Volumes that were mounted while mounts were not gated. They keep their content without a permission since mounts
+//! are gated. After a restart, the calls of the kubelet fill the list again.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use prometheus::IntGauge;
 
 use crate::volume::VolumePath;
 
-/// What their pods were told, and how many volumes there are.
+/// The events that their pods got, and the number of volumes.
 #[derive(Debug)]
 pub(crate) struct ExemptVolumes {
     places: Mutex<HashMap<VolumePath, OnEnable>>,
@@ -19,7 +19,7 @@ pub(crate) struct ExemptVolumes {
 }
 
 impl ExemptVolumes {
-    /// None yet, counted by this gauge.
+    /// An empty list, counted by this gauge.
     pub(crate) fn new(count: IntGauge) -> Self {
         Self {
             places: Mutex::default(),
@@ -27,7 +27,7 @@ impl ExemptVolumes {
         }
     }
 
-    /// Notes a volume. True when it was not kept before, or in another way.
+    /// Records a volume. True when it was not kept before, or in another way.
     pub(crate) fn is_news(&self, place: &VolumePath, way: OnEnable) -> bool {
         let mut places = self.places();
         let before = places.insert(place.clone(), way);
@@ -35,7 +35,7 @@ impl ExemptVolumes {
         before != Some(way)
     }
 
-    /// The volume is gone, empty, or has its content rightly.
+    /// The volume is gone or empty, or its pod has access.
     pub(crate) fn forget(&self, place: &VolumePath) {
         let mut places = self.places();
         places.remove(place);
@@ -54,7 +54,7 @@ impl ExemptVolumes {
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<VolumePath, OnEnable>> {
-        // A panic elsewhere leaves the map whole: it is changed by single calls only.
+        // A panic elsewhere leaves the map whole, because only single calls change it.
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

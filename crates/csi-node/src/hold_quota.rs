@@ -54,7 +54,7 @@ pub(crate) enum HoldQuotaFull {
         "too many volumes of this pod wait for access (at most {MOST_VOLUMES_OF_A_POD}); this one is tried again later"
     )]
     Pod,
-    /// The pod asked for as much as a pod may ask for.
+    /// The pod has already caused its maximum of requests.
     #[error(
         "this pod needs an AccessRequest for more than {MOST_OF_A_POD} connectors, and a pod has at most {MOST_OF_A_POD}; split the pod, or give it standing permissions"
     )]
@@ -62,7 +62,7 @@ pub(crate) enum HoldQuotaFull {
 }
 
 impl HoldQuota {
-    /// With these limits.
+    /// A quota with these limits.
     pub(crate) fn new(limits: HoldLimits) -> Self {
         Self {
             limits,

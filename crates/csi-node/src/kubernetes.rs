@@ -1,4 +1,4 @@
-//! The Kubernetes API, as far as a mount needs it.
+//! The part of the Kubernetes API that a mount needs.
 
 mod live;
 mod review;
@@ -21,31 +21,31 @@ pub(crate) use review::review;
 #[error("the Kubernetes API cannot be asked at the moment")]
 pub(crate) struct NoAnswer;
 
-/// What is under a name.
+/// The object under a name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Lookup<K> {
-    /// Nothing.
+    /// No object.
     Absent,
-    /// Something that cannot be read.
+    /// An object that cannot be read.
     Unreadable,
     /// The object.
     Found(Box<K>),
 }
 
-/// What a pod is told by an event.
+/// The topic of an event for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum EventWord {
-    /// Nothing is granted yet, and no request tells so.
+    /// Nothing is granted yet, and no request reports so.
     Pending,
-    /// Access was refused, for good.
+    /// Access was finally refused.
     Denied,
     /// Access was granted in a way that no mount can use.
     Unusable,
-    /// Access ended, and the content of the volume with it.
+    /// Access ended, and the content of the volume was removed.
     Revoked,
     /// The volume was mounted while nothing was gated, and keeps its content without a permission.
     MountedWhileOff,
-    /// Access was refused for good, and the volume holds an error alone.
+    /// Access was finally refused, and the volume contains only an error.
     MountedErrorFile,
 }
 
@@ -62,7 +62,7 @@ impl EventWord {
         }
     }
 
-    /// Whether somebody should look at it.
+    /// Whether a person should look at it.
     pub(crate) const fn is_warning(self) -> bool {
         match self {
             Self::Pending => false,
@@ -75,15 +75,15 @@ impl EventWord {
     }
 }
 
-/// Who is asked, and told.
+/// The reads, reviews and writes of a mount.
 pub(crate) trait Kubernetes: Send + Sync + 'static {
-    /// Whose is a token?
+    /// Reviews a token.
     fn review_token(
         &self,
         token: &Token,
     ) -> impl Future<Output = Result<TokenReviewStatus, NoAnswer>> + Send;
 
-    /// May somebody do something?
+    /// Reviews an access.
     fn review_access(
         &self,
         question: SubjectAccessReviewSpec,
@@ -122,7 +122,7 @@ pub(crate) trait Kubernetes: Send + Sync + 'static {
         name: &str,
     ) -> impl Future<Output = Result<Lookup<CSIDriver>, NoAnswer>> + Send;
 
-    /// Tells a pod, sooner or later. Nobody waits for it.
+    /// Sends an event to a pod, sooner or later. No task waits for it.
     fn tell(&self, pod: &PodIdentity, word: EventWord, note: String);
 }
 
@@ -150,7 +150,7 @@ mod tests {
             EventWord::MountedErrorFile,
         ];
         let mut written = all.map(|word| match word {
-            // Another word belongs into the list above.
+            // Another word must be added to the list above.
             EventWord::Pending
             | EventWord::Denied
             | EventWord::Unusable

@@ -1,13 +1,13 @@
 //! The CSI node plugin: holds a pod at its volume mount until access is there.
 //!
-//! Owns: the driver's two sockets (the kubelet's calls, and its registration), the proof of which pod
-//! calls, the wait for access, the mounted volume and what becomes of it when access ends.
+//! Owns: the driver's two sockets (the kubelet's calls, and its registration), the proof of the calling pod, the wait
+//! for access, the mounted volume and its change when access ends.
 //!
-//! Refuses to know: how access is decided. It asks the evaluation service and confirms with the API
-//! server; it reads no pods, no secrets and no policies.
+//! Refuses to know: how access is decided. It asks the evaluation service and confirms with the API server. It reads
+//! no pods, no secrets and no policies.
 //!
-//! Invariant: a volume that was reported as published is complete, and access to all its connectors was
-//! there during that very call. A final error means that nothing is left at the target path.
+//! Invariant: a volume that was reported as published is complete, and access to all its connectors existed during
+//! that very call. A final error means that nothing is left at the target path.
 
 mod access;
 mod args;

@@ -19,7 +19,7 @@ pub(crate) struct Lock {
 }
 
 impl Locks {
-    /// Takes a volume, unless somebody has it: nobody waits in line behind a call that may hold.
+    /// Takes a volume, unless another call has it. No call waits behind one that may hold.
     pub(crate) fn take(&self, place: &VolumePath) -> Option<Lock> {
         self.places().insert(place.clone()).then(|| Lock {
             locks: self.clone(),
@@ -34,7 +34,7 @@ impl Locks {
     }
 
     fn places(&self) -> MutexGuard<'_, HashSet<VolumePath>> {
-        // A panic elsewhere leaves the set whole: it is changed by single calls only.
+        // A panic elsewhere leaves the set whole, because only single calls change it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@ use clap::Parser;
 use csi_node::{Args, run};
 use service_kit::process::{self, Threads};
 
-/// A mount that hangs keeps its thread, and must not keep others from theirs.
+/// A mount that hangs keeps its thread. It must not keep other mounts from their threads.
 const THREADS: Threads = Threads {
     blocking: 512,
     ..Threads::FEW

@@ -1,7 +1,7 @@
-//! How much memory the volumes of this node may take: in total, and for the pods of one namespace.
+//! The limits of memory for the volumes of this node: in total, and for the pods of one namespace.
 //!
-//! The kernel charges the files of a volume to this process. A volume is counted before it is written, and until nothing
-//! is left of it. Volumes of an earlier process are counted at the start and stay, whatever the limits are by now.
+//! The kernel charges the files of a volume to this process. A volume is counted from before its first write until all
+//! of it is gone. Volumes of an earlier process are counted at the start and stay, whatever the limits are now.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use crate::volume::VolumePath;
 
 const MEBIBYTE: usize = 1 << 20;
 
-/// How many mebibytes the volumes of this node may take.
+/// The limits of memory for the volumes of this node, in mebibytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryLimits {
     /// All of them.
@@ -58,12 +58,12 @@ struct MemoryCounts {
 struct VolumeMemory {
     namespace: String,
     bytes: usize,
-    /// It was measured at the start. A volume that was not renewed yet holds less than it was let in with.
+    /// It was measured at the start. A volume that was not renewed yet takes less than it was admitted with.
     was_found: bool,
 }
 
 impl MemoryQuota {
-    /// With these limits, and a gauge for all bytes.
+    /// A quota with these limits, and a gauge for all bytes.
     pub(crate) fn new(limits: MemoryLimits, gauge: IntGauge) -> Self {
         let in_bytes = |mebibytes: usize| mebibytes.saturating_mul(MEBIBYTE);
         let bytes = ByteBudget::new(in_bytes(limits.namespace), in_bytes(limits.node));
@@ -77,8 +77,8 @@ impl MemoryQuota {
         }
     }
 
-    /// Counts a volume before it is written, or before it is written anew. One that takes no more than before is always
-    /// let in, and so is the first change of one that was found at the start.
+    /// Counts a volume before each write. A volume that takes no more than before is always admitted. So is the first
+    /// change of one that was found at the start.
     pub(crate) fn take(
         &self,
         place: &VolumePath,
@@ -164,7 +164,7 @@ impl MemoryQuota {
     }
 
     fn counts(&self) -> MutexGuard<'_, MemoryCounts> {
-        // Nothing in here panics between two changes that belong together.
+        // No code here panics between two changes that belong together.
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -191,7 +191,7 @@ mod tests {
         quota.take(&place("d"), "bank", MEBIBYTE).unwrap();
         let full = quota.take(&place("e"), "mill", 1);
         assert_eq!(full, Err(MemoryQuotaFull::Node(3)));
-        // A refused volume is not counted, and one that goes makes room.
+        // A refused volume is not counted. A removed one makes room.
         assert_eq!((quota.census(), quota.total()), (3, 3 * MEBIBYTE));
         assert_eq!(quota.gauge.get(), 3 << 20);
         quota.forget(&place("a"));
@@ -225,7 +225,7 @@ mod tests {
         quota.found(place("b"), "shop".to_owned(), MEBIBYTE);
         let full = quota.take(&place("c"), "shop", 1);
         assert_eq!(full, Err(MemoryQuotaFull::Namespace(1)));
-        // Their first look makes them what they were let in with, and not more than once.
+        // Their first look restores their admitted size, and no more than once.
         quota.take(&place("a"), "shop", MEBIBYTE + 10).unwrap();
         let full = quota.take(&place("a"), "shop", MEBIBYTE + 11);
         assert_eq!(full, Err(MemoryQuotaFull::Namespace(1)));

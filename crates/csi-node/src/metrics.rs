@@ -1,4 +1,4 @@
-//! What an operator can ask about mounts.
+//! The metrics about mounts.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) const PUBLISH_RESULTS: [&str; 24] = [
 ];
 
 families! {
-    /// What the process knows of the feature switch.
+    /// The state of the feature switch, as the process knows it.
     pub(crate) struct SwitchMetrics {
         /// The switch, once it is known.
         pub(crate) enabled: known(
@@ -95,12 +95,12 @@ impl Metrics {
         self.publishes.with_label_values(&[result]).inc();
     }
 
-    /// A request was to be created.
+    /// The creation of a request was tried.
     pub(crate) fn asked(&self, result: &'static str) {
         self.requests.with_label_values(&[result]).inc();
     }
 
-    /// How often the creation of a request ended so.
+    /// How often the creation of a request ended in this way.
     #[cfg(test)]
     pub(crate) fn requests(&self, result: &str) -> u64 {
         self.requests.with_label_values(&[result]).get()
@@ -116,7 +116,7 @@ impl Metrics {
         self.mount.observe(after.as_secs_f64());
     }
 
-    /// A call waits, until what is returned is dropped.
+    /// A call waits, until the returned value is dropped.
     pub(crate) fn hold(&self) -> Hold {
         self.held.inc();
         Hold {

@@ -1,9 +1,9 @@
-//! The volume at its place: what is there, how it comes and how it goes.
+//! The volume at its place: its state, its creation and its removal.
 //!
-//! A volume is a small tmpfs at the target path, read only for everybody once it is complete. "It is
-//! there" is never said by a mount point: a process that dies between mounting and writing leaves one.
-//! It is said by a marker, written last, which names whose volume it is. A volume that says why its pod was refused has a
-//! marker of its own, so that it is never taken for one with content.
+//! A volume is a small tmpfs at the target path, read only for all users once it is complete. A mount point never
+//! proves a volume, because a process that dies between mounting and writing leaves one. The proof is a marker that
+//! names the owner and is written last. A volume with an error for a refused pod has a marker of its own, so that it
+//! is never taken for one with content.
 
 mod file_sets;
 mod linux;
@@ -23,27 +23,27 @@ use crate::{
     volume::VolumePath,
 };
 
-/// What is at the place of a volume.
+/// The state of a volume's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OnDisk {
     /// Nothing at all.
     Nothing,
-    /// Something of ours that is not complete.
+    /// An incomplete volume of ours.
     Partial,
     /// A complete volume.
     Published(Record),
-    /// A volume whose content was taken away.
+    /// A volume whose content was removed.
     Emptied(Record),
-    /// A volume that holds an error alone, and never had content.
+    /// A volume that contains only an error, and never had content.
     Rejected(Record),
 }
 
 /// A volume that an earlier process left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundVolume {
-    /// Where.
+    /// The place.
     pub(crate) place: VolumePath,
-    /// Whose.
+    /// The owner.
     pub(crate) record: Record,
     /// The memory that it takes, in bytes.
     pub(crate) memory: usize,
@@ -52,40 +52,40 @@ pub(crate) struct FoundVolume {
 /// How a pod came to a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
-    /// It was allowed to have it. Also what holds where nothing else is known.
+    /// The pod was admitted. This is also the default.
     Gated,
     /// The volume was mounted while nothing was gated.
     WhileOff,
 }
 
-/// Why a volume cannot be handled. Paths are those of the node: they go to the log only.
+/// Why a volume cannot be handled. Paths are those of the node, so they go only to the log.
 #[derive(Debug, Error)]
 pub(crate) enum MountError {
     /// A step failed.
     #[error("cannot {step} {}", path.display())]
     Step {
-        /// What was tried.
+        /// The failed step.
         step: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Something that we did not put there.
+    /// An object that the driver did not create.
     #[error("{} is not ours", path.display())]
     Foreign {
-        /// Where.
+        /// The place.
         path: PathBuf,
     },
 }
 
-/// Who mounts. Calls block; for one place they come one after the other.
+/// Mounts volumes. Calls block. For one place they come one after the other.
 pub(crate) trait Mounter: Send + Sync + 'static {
-    /// What is there?
+    /// Reads the state of a place.
     fn look(&self, place: &VolumePath) -> Result<OnDisk, MountError>;
 
-    /// Makes a volume where nothing is. On an error something may be left.
+    /// Makes a volume at an empty place. After an error something may be left.
     fn publish(
         &self,
         place: &VolumePath,
@@ -94,7 +94,7 @@ pub(crate) trait Mounter: Send + Sync + 'static {
         passage: Passage,
     ) -> Result<(), MountError>;
 
-    /// Makes a volume that holds an error alone where nothing is. On an error something may be left.
+    /// Makes a volume that contains only an error, at an empty place. After an error something may be left.
     fn publish_error(
         &self,
         place: &VolumePath,
@@ -102,13 +102,13 @@ pub(crate) trait Mounter: Send + Sync + 'static {
         error: &ErrorFile,
     ) -> Result<(), MountError>;
 
-    /// How the pod came to the content that is there. A volume that was emptied once is gated.
+    /// How the pod came to the present content. A volume that was emptied once is gated.
     fn passage(&self, place: &VolumePath) -> Result<Passage, MountError>;
 
-    /// Takes the content away and leaves the mount: containers would not notice another one.
+    /// Removes the content and leaves the mount, because containers would not notice another one.
     fn empty(&self, place: &VolumePath) -> Result<(), MountError>;
 
-    /// Gives an emptied volume its content again.
+    /// Restores the content of an emptied volume.
     fn refill(
         &self,
         place: &VolumePath,
@@ -116,9 +116,9 @@ pub(crate) trait Mounter: Send + Sync + 'static {
         content: &Content,
     ) -> Result<(), MountError>;
 
-    /// Gives a complete volume newer content: all of it or none is seen. False if it has that content already.
+    /// Gives a complete volume newer content. Readers see all of it or none. False if it has that content already.
     fn refresh(&self, place: &VolumePath, content: &Content) -> Result<bool, MountError>;
 
-    /// Removes what is there. Afterwards nothing is, or this is an error.
+    /// Removes the volume. Without an error nothing is left.
     fn clear(&self, place: &VolumePath) -> Result<(), MountError>;
 }

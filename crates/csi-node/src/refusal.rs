@@ -1,24 +1,24 @@
-//! A request that is over and gives a pod nothing, in the words that the pod may read.
+//! A request that is over and gives no access, with the text that the pod may read.
 
 use connectors_api::{ConnectorKey, Permission, access_request::Phase, reason::Ready};
 use evaluation_api::access::RequestSeen;
 
 use crate::volume::Wish;
 
-/// Why a pod has no access, as one of its requests says it.
+/// Why a pod has no access, according to one of its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccessRefusal {
-    /// To which connector.
+    /// The connector.
     pub(crate) connector: ConnectorKey,
-    /// Which access.
+    /// The permission.
     pub(crate) permission: Permission,
-    /// The request that says so.
+    /// The request that refuses.
     pub(crate) request: RefusedRequest,
     /// The end of the request, in one word.
     pub(crate) kind: RefusalKind,
-    /// The same for people. The sentence of the request is for its own namespace.
+    /// The text for people. The sentence of the request is for its own namespace.
     pub(crate) text: String,
-    /// The pod lives where the connector lives, and may read about it.
+    /// The pod is in the connector's namespace, and may read about the connector.
     pub(crate) at_home: bool,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct RefusedRequest {
     pub(crate) name: String,
     /// Its UID.
     pub(crate) uid: String,
-    /// Where it ended.
+    /// Its final phase.
     pub(crate) phase: Phase,
-    /// Why.
+    /// The reason.
     pub(crate) reason: Option<Ready>,
 }
 
@@ -84,7 +84,7 @@ impl RefusalKind {
 }
 
 impl AccessRefusal {
-    /// Of a request that was seen in a phase that is final.
+    /// From a request that was seen in a final phase.
     pub(crate) fn of(
         wish: &Wish,
         connector: &ConnectorKey,
@@ -115,7 +115,7 @@ impl AccessRefusal {
 }
 
 /// True for a phase after which no other request of the same pod, account, connector and permission gives access. An
-/// invalid request is none of these: another one decides beside it. One that ended did so with its pod.
+/// invalid request is none of these, because another one decides beside it. An ended request ended with its pod.
 pub(crate) const fn is_for_good(phase: Phase) -> bool {
     match phase {
         Phase::Rejected | Phase::Revoked => true,

@@ -1,5 +1,5 @@
-//! How many access requests the pods of this node may cause: at most `MOST_OF_A_POD` for a pod, over all its volumes and
-//! calls.
+//! The limit of access requests that the pods of this node may cause: at most `MOST_OF_A_POD` for a pod, over all its
+//! volumes and calls.
 //!
 //! A wait without a request counts too. The count is lost at a restart; the webhook has its own.
 
@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use crate::hold_quota::HoldQuotaFull;
 
-/// As many pods are remembered; the kubelet runs some hundreds.
+/// The limit of remembered pods. The kubelet runs some hundreds.
 const MOST_PODS: usize = 4096;
-/// The kubelet comes back every two minutes at the latest while a pod waits.
+/// While a pod waits, the kubelet calls again after two minutes at the latest.
 const IDLE: Duration = Duration::from_mins(30);
 
 /// The requests of pods that wait, or waited lately.
@@ -30,7 +30,7 @@ struct OfPod {
 }
 
 impl RequestQuota {
-    /// Counts a request of a pod before it is made, or would be. One that was counted already may be made again.
+    /// Counts a request of a pod before it is made, or would be made. A counted request may be made again.
     pub(crate) fn count(
         &self,
         pod_uid: &str,
@@ -67,12 +67,12 @@ impl RequestQuota {
     }
 
     fn pods(&self) -> MutexGuard<'_, HashMap<String, OfPod>> {
-        // A panic elsewhere leaves the map whole: it is changed by single calls only.
+        // A panic elsewhere leaves the map whole, because only single calls change it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Forgets pods that did not ask for long, and where that is not enough the one that asked longest ago.
+/// Forgets pods that have not asked for a long time. If that is not enough, forgets the one that asked longest ago.
 fn make_room(pods: &mut HashMap<String, OfPod>, now: Instant) {
     pods.retain(|_, pod| now.duration_since(pod.last) < IDLE);
     if pods.len() >= MOST_PODS {
@@ -155,7 +155,7 @@ mod tests {
             let more = asked.count("greedy", &connector(99), Permission::Apis);
             assert_eq!(more, Err(HoldQuotaFull::Requests), "{round}");
         }
-        // Those that asked once are gone.
+        // The pods that asked once are gone.
         assert!(asked.census() <= 17, "{}", asked.census());
     }
 

@@ -38,7 +38,7 @@ pub(crate) use identity::DriverIdentity;
 pub(crate) use node::DriverNode;
 pub(crate) use registration::{Registered, Registrar};
 
-/// Sixteen connectors, a token and all names are far below.
+/// Sixteen connectors, a token and all names are far below this limit.
 const LONGEST_REQUEST: usize = 256 * 1024;
 
 /// Both services of the driver's socket.
@@ -47,7 +47,7 @@ struct Csi<I, N> {
     node: NodeServer<N>,
 }
 
-// Derived, it would ask for services that are clones themselves.
+// A derived implementation would require services that are clones themselves.
 impl<I, N> Clone for Csi<I, N> {
     fn clone(&self) -> Self {
         Self {
@@ -72,13 +72,13 @@ impl<I: Identity, N: Node> Service<Request<Incoming>> for Csi<I, N> {
         if service == Some(IdentityServer::<I>::NAME) {
             self.identity.call(request).boxed()
         } else {
-            // It says of what it does not know that it is not implemented.
+            // It answers unknown calls with "not implemented".
             self.node.call(request).boxed()
         }
     }
 }
 
-/// Serves the driver until it is time to stop; calls that run are answered first.
+/// Serves the driver until it is time to stop. Running calls are answered first.
 pub(crate) async fn serve_csi<I: Identity, N: Node>(
     socket: UnixSocket,
     identity: I,

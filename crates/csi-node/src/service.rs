@@ -1,4 +1,4 @@
-//! The process: what is started in which order, and how it ends.
+//! The process: the order of its start, and its end.
 
 use std::{
     fs,
@@ -42,7 +42,7 @@ use crate::{
     volume::{PodsDir, ProxyTokens},
 };
 
-/// Held calls are answered at once, so that only mounts in the making have to be waited for.
+/// Held calls are answered at once, so only mounts in progress have to be awaited.
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// The kubelet does not want the driver. A restart registers anew.
@@ -50,7 +50,7 @@ const DRAIN: Duration = Duration::from_secs(20);
 #[error("the kubelet refused the registration")]
 struct NotRegistered;
 
-/// Runs the driver until it is told to end.
+/// Runs the driver until it must end.
 pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let Args {
         common,
@@ -115,7 +115,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         },
         kubernetes,
     };
-    // Before any call, so that nothing is swept that is being made.
+    // Before any call, so that no mount in progress is swept.
     for found in driver.mounter.sweep(&driver.settings.pods) {
         let FoundVolume {
             place,
@@ -129,8 +129,8 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     Ok(process.shell.run(DRAIN).await)
 }
 
-/// The kubelet opens a connection for each call, so that the soft limit on open files may end before the room for held
-/// calls does. A process may raise it to the hard limit by itself.
+/// The kubelet opens a connection for each call. So the soft limit on open files may be reached before the limit of
+/// held calls. A process may raise it to the hard limit by itself.
 fn allow_open_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -145,7 +145,7 @@ fn allow_open_files() {
     }
 }
 
-/// What the parts of the process are started with.
+/// The inputs of the parts of the process.
 struct Process {
     shell: Shell,
 }
@@ -194,13 +194,13 @@ impl Process {
                     () = stop.stopped() => return,
                     () = check_driver(&kubernetes, &name, &sender) => ready.ready(),
                 }
-                // Whoever waits for the object would otherwise see it go.
+                // Waiters for the object would otherwise see its sender go.
                 stop.stopped().await;
             });
         object
     }
 
-    /// Serves the driver, and only then tells the kubelet, which calls as soon as it knows.
+    /// Serves the driver, and only then registers it, because the kubelet calls at once.
     fn serve(
         &mut self,
         driver: Driver<EvaluationClient, Live, Linux>,
@@ -231,7 +231,7 @@ impl Process {
     }
 }
 
-/// An earlier process may still listen there, and is about to end.
+/// An earlier process that is about to end may still listen there.
 fn bind(path: &Path) -> Result<UnixSocket, SocketError> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|source| SocketError::Bind {
@@ -242,7 +242,7 @@ fn bind(path: &Path) -> Result<UnixSocket, SocketError> {
     UnixSocket::bind(path, InUse::Replace)
 }
 
-/// Ends with an error, and the process with it, when the kubelet refuses.
+/// Returns an error, which ends the process, when the kubelet refuses.
 async fn await_registration(
     mut registered: Registered,
     ready: ReadinessPart,

@@ -1,7 +1,7 @@
-//! Two things that the driver must know before it serves: the feature switch, and its own driver object.
+//! Two inputs that the driver needs before it serves: the feature switch, and its own driver object.
 //!
-//! Both are `None` until they were read once. The switch then keeps its last known value whatever
-//! happens to the `ConfigMap`; the driver object is read until it is right.
+//! Both are `None` until they were read once. The switch then keeps its last known value, whatever happens to the
+//! `ConfigMap`. The driver object is read until it is right.
 
 use std::time::Duration;
 
@@ -27,12 +27,12 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// Whether mounts are gated, and what becomes of those that were not.
+/// Whether mounts are gated, and how to treat volumes from before.
 pub(crate) type Switch = watch::Receiver<Option<Config>>;
 /// Whether the driver object is right.
 pub(crate) type DriverObject = watch::Receiver<Option<Result<(), DriverProblem>>>;
 
-/// How often a driver object is looked at that is wrong or cannot be read.
+/// The pause before a wrong or unreadable driver object is read again.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Follows the `ConfigMap` until it is time to stop.
@@ -98,7 +98,7 @@ pub(crate) async fn check_driver<K: Kubernetes>(
     }
 }
 
-/// Refuses driver objects by which a pod could lie, or keep content.
+/// Refuses driver objects with which a pod could lie, or keep content.
 fn judge(driver: &CSIDriver) -> Result<(), DriverProblem> {
     let spec = &driver.spec;
     if spec.pod_info_on_mount != Some(true) {

@@ -1,7 +1,7 @@
-//! Connectors and classes that were read lately, so that the volumes of a node that are looked after each minute do not
-//! read the same objects again and again.
+//! Connectors and classes that were read lately. The kubelet's calls each minute do not read the same objects again
+//! for each volume of the node.
 //!
-//! A first mount never uses it: what it delivers was read during that very call.
+//! A first mount never uses it: its content was read during that very call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,9 +9,9 @@ use connectors_api::{Connector, ConnectorClass, ConnectorKey};
 use serde::Serialize;
 use service_kit::cache::{Bounds, Cache};
 
-/// How old an object may be that a volume is renewed with.
+/// The maximum age of an object for the renewal of a volume.
 pub(crate) const AGE: Duration = Duration::from_mins(1);
-/// The objects of a node with many pods. More are read again.
+/// The objects of a node with many pods. Further objects are read again.
 const BOUNDS: Bounds = Bounds {
     entries: 512,
     bytes: 16 << 20,

@@ -1,7 +1,7 @@
-//! What a call of the kubelet asks for, parsed once: everything behind this module works on types.
+//! The kubelet's call, parsed once: all code behind this module works on types.
 //!
-//! Messages name what the author of the pod wrote, because he reads them in the pod's events; they
-//! never name what the kubelet put beside it, among which is the pod's token.
+//! Messages quote the text of the pod's author, because the author reads them in the pod's events. They never quote
+//! the kubelet's additions, one of which is the pod's token.
 
 mod attributes;
 mod path;
@@ -27,16 +27,16 @@ use crate::proto::csi::{
     NodePublishVolumeRequest, VolumeCapability, volume_capability::AccessType,
 };
 
-/// What a pod wants to use.
+/// The wish of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     /// The pod, as the kubelet names it. Not proven yet.
     pub(crate) pod: PodIdentity,
-    /// The connectors, at least one, none twice, in the order in which they were written.
+    /// The connectors: at least one, none twice, in the order in which they were written.
     pub(crate) connectors: Vec<ConnectorKey>,
     /// The capability of all of them.
     pub(crate) permission: Permission,
-    /// The way out for a pod that is refused for good.
+    /// The choice of a pod that is finally refused.
     pub(crate) on_rejected: OnRejected,
 }
 
@@ -50,9 +50,9 @@ impl Wish {
 /// The pods' tokens for the proxy in front of the tools, as the driver object asks for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProxyTokens {
-    /// Whom they are for. None if there are none.
+    /// Their audience. None if there are no tokens.
     pub(crate) audience: Option<String>,
-    /// How long a new one lives.
+    /// The lifetime of a new token.
     pub(crate) lifetime: Duration,
 }
 
@@ -72,40 +72,40 @@ impl ProxyTokens {
 /// The parts of a publish call beside its place.
 #[derive(Debug)]
 pub(crate) struct Publish {
-    /// What is wanted.
+    /// The wish.
     pub(crate) wish: Wish,
-    /// What proves the pod. A volume that is there already needs none.
+    /// The proof of the pod. An existing volume needs none.
     pub(crate) token: Result<Token, PodTokenError>,
-    /// The files beside the facts, and what the pod shows to the proxy. An error of these never keeps a volume from being
+    /// The files beside the facts, and the pod's token for the proxy. Their errors never keep a volume from being
     /// emptied.
     pub(crate) files: Result<FileWish, VolumeError>,
 }
 
-/// What a pod wants of files, with what the kubelet hands for them.
+/// The files that a pod wants, with the kubelet's inputs for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileWish {
     /// The files.
     pub(crate) request: FileRequest,
-    /// What the pod shows to the proxy, if the kubelet hands a token for it.
+    /// The pod's token for the proxy, if the kubelet sends one.
     pub(crate) token: Option<Token>,
 }
 
-/// Why a call is not understood.
+/// Why a call is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum VolumeError {
-    /// Where it should appear.
+    /// The place is invalid.
     #[error(transparent)]
     VolumePath(#[from] VolumePathError),
-    /// What it should hold.
+    /// The wished content is invalid.
     #[error(transparent)]
     Attribute(#[from] AttributeError),
     /// The call does not say how the volume is used.
     #[error("volume capability is missing")]
     NoCapability,
-    /// Not as a file system.
+    /// The volume is not used as a file system.
     #[error("only mounted volumes are served, no block devices")]
     Block,
-    /// The volume has nothing that these could change.
+    /// These would change nothing in the volume.
     #[error("fsType, mount flags and mount groups are not supported")]
     MountOptions,
     /// The pod could write.
@@ -114,19 +114,19 @@ pub(crate) enum VolumeError {
     /// A persistent volume.
     #[error("only ephemeral inline volumes are served: name the driver in the pod's spec.volumes")]
     NotEphemeral,
-    /// The volume is of another pod than the call says.
+    /// The volume belongs to another pod than the call names.
     #[error("the pod's UID is not that of the target path")]
     OtherPod,
-    /// What the kubelet says about the pod is missing or no name.
+    /// The kubelet's data about the pod are missing or are no names.
     #[error("the call does not name the pod: {0}")]
     PodInfo(&'static str),
-    /// Too much of everything.
+    /// The attributes are too long.
     #[error("the volume's attributes are longer than 64 KiB")]
     TooLong,
 }
 
 impl Publish {
-    /// Reads a call whose place was found good.
+    /// Parses a call whose place was found valid.
     pub(crate) fn parse(
         place: &VolumePath,
         request: &NodePublishVolumeRequest,
@@ -160,7 +160,7 @@ impl Publish {
         let files = attributes::parse_files(context, proxy).map_err(VolumeError::from);
         let files = files.map(|request| FileWish {
             request,
-            // A cluster whose driver object does not ask for one has none.
+            // Without a token request in the cluster's driver object there is no token.
             token: proxy.audience.as_ref().and_then(|it| token(it).ok()),
         });
         Ok(Self {

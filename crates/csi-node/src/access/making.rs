@@ -1,7 +1,7 @@
 //! The request that a case makes when there is none.
 //!
-//! A request costs the owner of the connector's namespace something. So it is made only by a call that has room
-//! to wait, within the pod's share, and in another namespace than the pod's only where a policy could accept it.
+//! A request costs the owner of the connector's namespace something. So only a call with room to wait makes one,
+//! within the pod's share. In another namespace than the pod's it is made only if a policy could accept it.
 
 use std::time::Duration;
 
@@ -16,27 +16,27 @@ use crate::{
     volume::Wish,
 };
 
-/// Between two tries while the namespace of the connector takes no more requests.
+/// The pause between two tries while the namespace of the connector accepts no more requests.
 const QUOTA_PAUSE: Duration = Duration::from_secs(30);
 
-/// What an attempt to have a request came to.
+/// The result of an attempt to get a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     /// It is there, or was there a moment ago.
     There,
-    /// It leads nowhere, so that there is none.
+    /// It would have no effect, so there is none.
     Nowhere,
     /// The quota of its namespace is used up until this moment, or longer.
     QuotaFull(Instant),
-    /// An old one is on its way out.
+    /// An old one is being deleted.
     Blocked,
     /// The API server gave no answer.
     NoAnswer,
-    /// The API server or one of its webhooks will not have it.
+    /// The API server or one of its webhooks refuses it.
     Refused,
     /// Another request has its name.
     Squatted,
-    /// The pod asked for as much as a pod may ask for.
+    /// The pod has already caused its maximum of requests.
     TooMany(HoldQuotaFull),
 }
 
@@ -46,11 +46,11 @@ pub(super) struct Making<'a, K> {
     asked: &'a RequestQuota,
     wish: &'a Wish,
     connector: &'a ConnectorKey,
-    /// The request that we would make.
+    /// The request that this call would make.
     ours: AccessRequest,
-    /// It was made, or need not be.
+    /// It was made, or is not needed.
     made: bool,
-    /// The namespace takes none before that moment.
+    /// The namespace accepts none before this moment.
     full_until: Option<Instant>,
 }
 
@@ -73,7 +73,7 @@ impl<'a, K: Kubernetes> Making<'a, K> {
         }
     }
 
-    /// One that was seen is gone, and somebody wants a new start.
+    /// A request that was seen is gone, and a user wants a new start.
     pub(super) const fn again(&mut self) {
         self.made = false;
     }
@@ -83,7 +83,7 @@ impl<'a, K: Kubernetes> Making<'a, K> {
         if self.made {
             return Attempt::There;
         }
-        // What leads nowhere is waited for as well, and followed.
+        // A call without a useful request waits as well, and follows the answers.
         let Wish {
             pod, permission, ..
         } = self.wish;
@@ -102,7 +102,7 @@ impl<'a, K: Kubernetes> Making<'a, K> {
         };
         match created {
             Created::Made => self.there(Attempt::There),
-            // Without a namespace there is no connector, and a missing connector is waited for.
+            // Without a namespace there is no connector. The call waits for a missing connector.
             Created::NoNamespace => self.there(Attempt::Nowhere),
             Created::QuotaFull => {
                 let until = Instant::now() + QUOTA_PAUSE;
@@ -114,7 +114,7 @@ impl<'a, K: Kubernetes> Making<'a, K> {
         }
     }
 
-    /// Of a connector at home the request itself tells what is missing.
+    /// In the connector's own namespace the request itself reports what is missing.
     fn leads_nowhere(&self, requestable: Requestable) -> bool {
         match requestable {
             Requestable::Yes | Requestable::Unknown => false,
@@ -127,7 +127,7 @@ impl<'a, K: Kubernetes> Making<'a, K> {
         attempt
     }
 
-    /// Something has the name of our request. It is ours if it says the same.
+    /// An object has the name of our request. It is ours if its content is the same.
     async fn meet(&mut self) -> Attempt {
         let name = self.ours.metadata.name.as_deref().unwrap_or_default();
         let namespace = &self.connector.namespace;
@@ -136,7 +136,7 @@ impl<'a, K: Kubernetes> Making<'a, K> {
             Ok(Lookup::Unreadable) => Attempt::Squatted,
             Ok(Lookup::Absent) => Attempt::Blocked,
             Ok(Lookup::Found(found)) if !asks_the_same(&found, &self.ours) => Attempt::Squatted,
-            // On its way out: a new one can be made when it is gone.
+            // It is being deleted. A new one can be made when it is gone.
             Ok(Lookup::Found(found)) if found.metadata.deletion_timestamp.is_some() => {
                 Attempt::Blocked
             }

@@ -15,11 +15,11 @@ use crate::{
     volume::Wish,
 };
 
-/// Between two rounds, should the answers of one moment and those of the stream ever disagree.
+/// The pause between two rounds, if the answers of one moment and those of the stream ever disagree.
 const ROUND: Duration = Duration::from_millis(100);
 
 impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
-    /// Waits until the pod may use everything it wished for, or nobody asks.
+    /// Waits until the pod may use every wished connector, or until the caller is gone.
     pub(super) async fn admit(
         &self,
         wish: &Wish,
@@ -32,7 +32,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         }
         tokio::select! {
             biased;
-            // A sender that is gone turns nothing off.
+            // A sender that is gone switches nothing off.
             Ok(_) = switch.wait_for(|known| known.is_some_and(|config| !config.enabled)) => {
                 Ok((ungated(wish), Passage::WhileOff))
             }
@@ -58,7 +58,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             if let Some(admitted) = asked.iter().cloned().collect() {
                 return Ok(admitted);
             }
-            // Before anything is made: who has no room to wait costs no one a request.
+            // Before anything is made. A call without room to wait costs no namespace a request.
             if held.is_none() {
                 let place = self.holds.take(&wish.pod)?;
                 held = Some((place, self.metrics.hold()));
@@ -66,7 +66,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             let waiting = cases.iter_mut().zip(&asked);
             let waiting = waiting.filter(|(_, admitted)| admitted.is_none());
             let arrived = try_join_all(waiting.map(|(case, _)| case.hold(deadline))).await?;
-            // Of several, the first may have lapsed while the last was waited for.
+            // With several connectors, access to the first may end during the wait for the last.
             if cases.len() == 1 {
                 return Ok(arrived);
             }
@@ -78,7 +78,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     }
 }
 
-/// The result of the looks at all connectors. Of several errors, the end of the pod counts first, and a refusal for good
+/// The result of the looks at all connectors. Of several errors, the end of the pod comes first, and a final refusal
 /// second. So one refusal is enough, whatever the order of the answers.
 fn together(
     asked: Vec<Result<Option<Admitted>, PublishError>>,
@@ -99,7 +99,7 @@ fn together(
     }
 }
 
-/// The feature is off: everybody may.
+/// The feature is off: every pod is admitted.
 pub(super) fn ungated(wish: &Wish) -> Vec<Admitted> {
     let now = Instant::now();
     let free = |_| Admitted {

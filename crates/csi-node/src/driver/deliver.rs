@@ -1,4 +1,4 @@
-//! What goes into a volume: read from connectors and classes, and rendered.
+//! The content of a volume: read from connectors and classes, and rendered.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -41,20 +41,20 @@ pub(super) struct MadeContent {
     pub(super) digest: Option<ContentDigest>,
 }
 
-/// How long a volume waits while files of other volumes are made. The kubelet calls again.
+/// How long a volume waits while files of other volumes are rendered. The kubelet calls again.
 const RENDER_WAIT: Duration = Duration::from_secs(2);
 
-/// Where objects come from.
+/// The source of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ToolSource {
     /// The API server, during this call.
     Live,
-    /// Also what was read within the last minute.
+    /// Also the objects that were read within the last minute.
     Recent,
 }
 
 impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
-    /// What goes into the volume, read now.
+    /// The content of the volume, read now.
     pub(super) async fn content(
         &self,
         wish: &Wish,
@@ -73,8 +73,8 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         })
     }
 
-    /// The present content of a volume that is there, if its inputs are others by now. The requests of its facts stay as
-    /// they are.
+    /// The present content of an existing volume, if its inputs have changed. The requests in its facts stay as they
+    /// are.
     pub(super) async fn newer_content(
         &self,
         place: &VolumePath,
@@ -103,8 +103,8 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         try_join_all(each.map(|connector| self.tool(files, connector, source))).await
     }
 
-    /// Templates are others' work and may take as much as their limits allow, so they get a thread of their own, and few
-    /// at a time. A wait is short: what is delivered rests on an answer about access of a moment ago.
+    /// Other people write the templates, and these may take as much as their limits allow. So they get a thread of
+    /// their own, and few run at a time. The wait is short, because delivery relies on a recent answer about access.
     async fn files(&self, files: &FileWish, tools: &[ReadTool]) -> Result<FileSet, PublishError> {
         let needs_classes = files.request.needs_classes();
         let (files, tools) = (files.clone(), tools.to_vec());
@@ -143,7 +143,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let connector = self.connector(key, source).await?;
         let own = address(&connector, None);
         let class = &connector.spec.connector_class_name;
-        // A name that is none would be asked for under another path.
+        // An invalid name would be requested under another path.
         let class = if is_dns_subdomain(class) && (own.is_none() || files.request.needs_classes()) {
             let class = self.class(class, source).await;
             class.map_err(|NoAnswer| unreachable(key))?
@@ -178,7 +178,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
                 self.tools.put_connector(key, &connector);
                 Ok(connector)
             }
-            // It was there when access was decided; what is gone or odd gives no content.
+            // It was there when access was decided. A missing or odd object gives no content.
             Lookup::Found(_) | Lookup::Absent | Lookup::Unreadable => Err(PublishError::Waiting {
                 connector: key.clone(),
                 awaited: awaited(Some(Ready::ConnectorNotFound), "", false),
@@ -223,7 +223,7 @@ impl ReadTool {
     }
 }
 
-/// Of all inputs of the content that may change while the pod runs.
+/// A digest of all inputs of the content that may change while the pod runs.
 fn digest(files: &FileWish, tools: &[ReadTool]) -> Option<ContentDigest> {
     let FileWish { request, token } = files;
     let mut attributes = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! Writes the result of a first call: content, or an error alone. Its memory is counted before.
+//! Writes the result of a first call: content, or an error alone. Its memory is counted before the write.
 
 use tracing::info;
 
@@ -17,7 +17,7 @@ use crate::{
 pub(super) enum ToMount {
     /// The content for a pod with access, and how the pod comes to it.
     Content(Vec<Admitted>, Passage, MadeContent),
-    /// The error for a pod that is refused for good.
+    /// The error for a pod that is finally refused.
     Error(Rejection),
 }
 

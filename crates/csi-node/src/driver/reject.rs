@@ -1,5 +1,5 @@
-//! Decides whether a refused pod gets a volume that says why. Such a volume stays until the pod ends, so the refusal must
-//! stay as well. It is read from the API server itself.
+//! Decides whether a refused pod gets a volume with the error. Such a volume stays until the pod ends, so the refusal
+//! must be final as well. The refusal is read from the API server itself.
 
 use connectors_api::{
     AccessRequest, AccessResource,
@@ -26,8 +26,8 @@ pub(super) struct Rejection {
 }
 
 impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
-    /// The file for a pod that is not admitted because of this error. Gives the error back where the mount fails: access may
-    /// still come, or the error is not the answer of a request.
+    /// The file for a pod that is not admitted because of this error. Returns the error where the mount fails: access
+    /// may still come, or the error is not the answer of a request.
     pub(super) async fn error_file(
         &self,
         wish: &Wish,
@@ -49,7 +49,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
                 let file = ErrorFile::of(refusal, &text);
                 Ok(Rejection { file, text })
             }
-            // The next call hears what is true by then.
+            // The next call gets the answer of its time.
             Ok(false) => Err(error),
             Err(NoAnswer) => Err(PublishError::Unreachable {
                 connector: refusal.connector.clone(),
@@ -58,7 +58,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         }
     }
 
-    /// True if the request is there and over, and there is no permission beside it.
+    /// True if the request exists and is over, and no other permission exists.
     async fn stays(&self, wish: &Wish, refusal: &AccessRefusal) -> Result<bool, NoAnswer> {
         let connector = &refusal.connector;
         let name = &refusal.request.name;
@@ -70,7 +70,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         if !asks_the_same(&found, &ours) || !is_over(&found, &refusal.request.uid) {
             return Ok(false);
         }
-        // The first look may be as old as the call. Other authorizers than RBAC may know more by now.
+        // The first look may be as old as the call. Other authorizers than RBAC may know more now.
         let standing = AccessResource::standing(wish.permission);
         let question = review(&wish.pod, connector, &standing);
         Ok(!self.kubernetes.review_access(question).await?)

@@ -1,11 +1,11 @@
-//! Looking after a volume that is there. The kubelet calls about once a minute and after its restarts.
+//! Looks after an existing volume. The kubelet calls about once a minute and after its restarts.
 //!
-//! Nothing in here fails because of the state of the cluster: a kubelet that gets an error tears down
-//! what a running container uses. Access that ended takes the content away and leaves the mount; access
-//! that came back brings it again; without an answer about access everything stays as it is.
+//! No state of the cluster makes this call fail, because after an error the kubelet removes a volume that a running
+//! container uses. The end of access removes the content and leaves the mount. The return of access restores the
+//! content. Without an answer about access everything stays as it is.
 //!
-//! The pod's token is not looked at again. The pod of the volume was proven when the volume was made, is
-//! written in it, and its place is bound to that pod's UID: no caller can give the content to another pod.
+//! The pod's token is not checked again. The pod was proven when the volume was made, and its name is in the volume.
+//! The place is bound to the pod's UID, so no caller can give the content to another pod.
 
 mod plan;
 
@@ -30,10 +30,10 @@ use crate::{
 };
 use plan::{AccessHeard, Act, PodRequest, VolumeContent, plan};
 
-/// One replica that lags behind must not empty a volume: the no is heard twice.
+/// One replica that lags behind must not empty a volume. So a no is asked twice.
 const SECOND_OPINION: Duration = Duration::from_secs(1);
 
-/// What the evaluation service says.
+/// The answer of the evaluation service.
 enum AccessReply {
     /// Nothing.
     None,
@@ -41,7 +41,7 @@ enum AccessReply {
     Yes {
         /// It is the pod's own permission.
         pod_form: bool,
-        /// The request that it comes from, if any.
+        /// The request that gives it, if any.
         request: String,
     },
 }
@@ -72,7 +72,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
                     self.empty_again(place).await;
                 }
             }
-            // Once more, whatever was heard: a process may have died in the middle, or a step have failed.
+            // Emptied once more in any case: a process may have died, or a step have failed, in the middle.
             Act::Leave | Act::Empty(..) if emptied => self.empty_again(place).await,
             Act::Leave => {}
             Act::Fine => self.refresh(place, &wish, files).await,
@@ -85,7 +85,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         Ok(())
     }
 
-    /// The wish of a call that is about the volume that is there.
+    /// The wish of a call, if it is about the existing volume.
     pub(super) fn recognised(
         &self,
         place: &VolumePath,
@@ -122,14 +122,14 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let content = if emptied {
             VolumeContent::Gone
         } else {
-            // What cannot be read is what every volume is that says nothing.
+            // A passage that cannot be read counts as the default.
             let passage = self.mounting(place, M::passage).await;
             VolumeContent::There(passage.unwrap_or(Passage::Gated))
         };
         plan(&heard, content, config.on_enable)
     }
 
-    /// `emptied`: a yes would bring content, so it needs the same confirmation as a first mount.
+    /// `emptied`: a yes would restore the content, so it needs the same confirmation as a first mount.
     async fn access_to(&self, wish: &Wish, connector: &ConnectorKey, emptied: bool) -> AccessHeard {
         match self.answer(wish, connector).await {
             AccessReply::None => return AccessHeard::Unknown,
@@ -138,7 +138,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             }
             AccessReply::No(_) => {}
         }
-        // The volume may rest on an authorizer that the evaluation service knows nothing about.
+        // The volume may depend on an authorizer that is unknown to the evaluation service.
         let question = review(&wish.pod, connector, &to_confirm(wish, false));
         match self.kubernetes.review_access(question).await {
             Err(_) => return AccessHeard::Unknown,
@@ -155,8 +155,8 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         }
     }
 
-    /// A yes of the evaluation service. Without the confirmation that an emptied volume needs it stays
-    /// as it is: the next call asks again.
+    /// A yes of the evaluation service. Without the confirmation that an emptied volume needs, the volume stays as it
+    /// is. The next call asks again.
     async fn held(
         &self,
         wish: &Wish,
@@ -201,8 +201,8 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         }
     }
 
-    /// Brings newer content: of a token that was renewed, of a connector or a class that changed. A running pod keeps
-    /// what it has while newer content cannot be made.
+    /// Brings newer content after a token was renewed, or a connector or class changed. A running pod keeps its
+    /// content while newer content cannot be made.
     async fn refresh(&self, place: &VolumePath, wish: &Wish, files: Result<FileWish, VolumeError>) {
         let refreshed = async {
             let Some(made) = self.newer_content(place, wish, &files?).await? else {
@@ -269,7 +269,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         self.kubernetes.tell(&wish.pod, EventWord::Revoked, note);
     }
 
-    /// Nothing stays in a volume that says that it is empty.
+    /// Removes all content from a volume whose marker says that it is empty.
     async fn empty_again(&self, place: &VolumePath) {
         self.digests.forget(place);
         let emptied = self.mounting(place, |mounter, place| match mounter.look(place)? {
@@ -278,11 +278,11 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
                 Ok(())
             }
         });
-        // What is wrong is in the log, and the next call tries again.
+        // The error is in the log, and the next call tries again.
         let _ = emptied.await;
     }
 
-    /// A volume that was mounted while nothing was gated keeps its content, and the pod is told once.
+    /// A volume that was mounted while nothing was gated keeps its content. The pod gets one event about it.
     fn keep(&self, place: &VolumePath, wish: &Wish, connector: &ConnectorKey, way: OnEnable) {
         if !self.kept.is_news(place, way) {
             return;

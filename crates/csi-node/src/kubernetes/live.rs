@@ -29,7 +29,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The kubelet waits: an attempt that hangs is given up soon, and the waiting call tries again itself.
+/// The kubelet waits. So an attempt that hangs is soon given up, and the waiting call tries again itself.
 const CALLS: RetryPolicy = RetryPolicy {
     attempts: 3,
     attempt: Duration::from_secs(5),
@@ -41,7 +41,7 @@ static POST: PostParams = PostParams {
     field_manager: None,
 };
 
-/// A client that knows what it is for.
+/// A client for one purpose.
 #[derive(Clone)]
 pub(crate) struct Live {
     client: Client,
@@ -55,7 +55,7 @@ impl fmt::Debug for Live {
     }
 }
 
-/// Requests are read strictly: one with a field that nobody knows is not ours.
+/// Requests are read strictly: one with an unknown field is not ours.
 #[derive(Clone, Copy, Debug)]
 enum Strict {}
 
@@ -69,7 +69,7 @@ impl Parse<AccessRequest> for Strict {
 }
 
 impl Live {
-    /// Events name the driver, and the node that it runs on.
+    /// Events name the driver and its node.
     pub(crate) fn new(client: Client, node: &str, metrics: Metrics) -> Self {
         let controller = "connectors.alauda.io/csi-node";
         Self {

@@ -1,12 +1,12 @@
-//! The files at the root of a volume, which change all at once.
+//! The files at the root of a volume. They change all at once.
 //!
-//! Two folders hold sets of files, `.connector/.files/a` and `b`. The link `current` names the one that counts, the link
-//! `spare` the other, and each file at the root is a link through `current`. So one exchange of the two links brings a
-//! whole new set, and a reader that opens `.connector/.files/current` as a folder reads one set to its end. The set before
-//! stays until the next one is written.
+//! Two folders contain sets of files, `.connector/.files/a` and `b`. The link `current` names the set in use, the
+//! link `spare` the other. Each file at the root is a link through `current`. So one exchange of the two links brings
+//! a whole new set. A reader that opens `.connector/.files/current` as a folder reads one set to its end. The
+//! previous set stays until the next one is written.
 //!
-//! No file here is ever without a name: files are written in place, and one that a set does not have any more is emptied. A
-//! pod could hold a nameless file open for ever, and the kernel makes no file system read only that has one.
+//! Every file here always has a name: files are written in place, and a file that is no longer in the set is emptied.
+//! A pod could keep a nameless file open for ever. The kernel makes no file system with such a file read only.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use connector_files::{FileSet, MOST_BYTES};
 
 use super::{MountError, root_dir::RootDir};
 
-/// The folder of everything that is ours.
+/// The folder of all files of the driver.
 pub(super) const FOLDER: &str = ".connector";
 /// The folder of the sets.
 pub(super) const FILES: &str = ".connector/.files";
@@ -27,7 +27,7 @@ const SETS: [&str; 2] = ["a", "b"];
 pub(super) struct FileSets<'a>(pub(super) &'a RootDir);
 
 impl FileSets<'_> {
-    /// Writes a set to the side, and then makes it the one that counts.
+    /// Writes the unused set, and then switches to it.
     pub(super) fn put(&self, files: &FileSet) -> Result<(), MountError> {
         let root = self.0;
         let [first, second] = SETS;
@@ -57,7 +57,7 @@ impl FileSets<'_> {
         self.link(files)
     }
 
-    /// True if the set that counts is this one, and is linked.
+    /// True if the set in use is this one, and is linked.
     pub(super) fn hold(&self, files: &FileSet) -> Result<bool, MountError> {
         let names: BTreeSet<String> = files.iter().map(|(name, _)| name.to_owned()).collect();
         let Some(current) = self.current()? else {
@@ -79,7 +79,7 @@ impl FileSets<'_> {
         Ok(true)
     }
 
-    /// Takes everything away: the links at the root, and the content of both sets.
+    /// Removes everything: the links at the root, and the content of both sets.
     pub(super) fn clear(&self) -> Result<(), MountError> {
         if self.current()?.is_none() {
             return Ok(());
@@ -91,7 +91,7 @@ impl FileSets<'_> {
         Ok(())
     }
 
-    /// Writes the files of a set in place, and empties what else is in its folder.
+    /// Writes the files of a set in place, and empties all other files in its folder.
     fn write(&self, set: &str, files: &FileSet) -> Result<(), MountError> {
         let folder = folder(set);
         for name in self.0.names(&folder)? {
@@ -130,7 +130,7 @@ impl FileSets<'_> {
         Ok(links)
     }
 
-    /// The folder of the set that counts.
+    /// The folder of the set in use.
     fn current(&self) -> Result<Option<String>, MountError> {
         let current = self.0.linked(CURRENT)?;
         Ok(current.filter(|it| SETS.contains(&it.as_str())))

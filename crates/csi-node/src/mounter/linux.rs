@@ -1,7 +1,7 @@
 //! Volumes on a real node.
 //!
-//! Every folder on the way is opened without following links and without leaving the pods' folder, and
-//! what is mounted is mounted on the descriptor that was looked at.
+//! Every folder on the way is opened without following links and without leaving the pods' folder. A mount uses the
+//! descriptor that was checked.
 
 mod sweep;
 
@@ -34,9 +34,9 @@ mod tests;
 
 const TMPFS: &str = "tmpfs";
 const TMPFS_MAGIC: FsWord = 0x0102_1994;
-/// More than sixteen connectors need on any page size, and too little to hurt a node.
+/// More than sixteen connectors need with any page size, and too little to harm a node.
 const LIMITS: &CStr = c"size=16m,nr_inodes=1024,mode=0755";
-/// Mounts on top of each other at one place, should somebody ever stack them.
+/// The limit of mounts on top of each other at one place, in case a process ever stacks them.
 const STACKED: usize = 16;
 /// The kubelet's own folders are for root only.
 const TARGET_MODE: Mode = Mode::from_raw_mode(0o750);
@@ -44,11 +44,11 @@ const TARGET_MODE: Mode = Mode::from_raw_mode(0o750);
 /// Mounts for real.
 #[derive(Clone, Debug)]
 pub(crate) struct Linux {
-    /// How our mounts are called in the kernel's table: the driver's name.
+    /// The name of our mounts in the kernel's table: the driver's name.
     source: String,
 }
 
-/// What the target path is.
+/// The state of the target path.
 enum TargetPath {
     Absent,
     /// A folder of the kubelet's file system.
@@ -64,14 +64,14 @@ const fn hardened() -> MountFlags {
 }
 
 impl Linux {
-    /// For the driver of this name.
+    /// A mounter for the driver of this name.
     pub(crate) fn new(driver: &str) -> Self {
         Self {
             source: driver.to_owned(),
         }
     }
 
-    /// A file system of ours at a place where nothing is.
+    /// Makes a file system of ours at an empty place.
     fn make(&self, place: &VolumePath) -> Result<VolumeRoot, MountError> {
         let parent = parent(place)?.ok_or_else(|| {
             step("open", &place.target())(io::Error::from(io::ErrorKind::NotFound))
@@ -108,7 +108,7 @@ impl Mounter for Linux {
             TargetPath::Mounted(root) => root,
         };
         let found = root.found()?;
-        // A process that died before its last step left it writable.
+        // A process that died before its last step left the volume writable.
         if !matches!(found, OnDisk::Partial) && !is_read_only(&root)? {
             seal(&root)?;
         }
@@ -184,7 +184,7 @@ impl Mounter for Linux {
             match target(place, &parent)? {
                 TargetPath::Absent => return Ok(()),
                 TargetPath::Bare(_) => break,
-                // Whatever still has a file of it open keeps it, out of everybody's sight.
+                // A process with an open file keeps the file system, out of sight of all others.
                 TargetPath::Mounted(_) => {
                     unmount(&path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
                         .map_err(|error| step("unmount", &path)(error.into()))?;
@@ -198,7 +198,7 @@ impl Mounter for Linux {
     }
 }
 
-/// The folder that the kubelet made for the volume; none when it is not there.
+/// The folder that the kubelet made for the volume. None when it is missing.
 fn parent(place: &VolumePath) -> Result<Option<OwnedFd>, MountError> {
     let failed = step("open", &place.target());
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -234,7 +234,7 @@ fn target(place: &VolumePath, parent: &OwnedFd) -> Result<TargetPath, MountError
         .stx_attributes_mask
         .contains(StatxAttributes::MOUNT_ROOT)
     {
-        // The kernel cannot tell, and guessing would unmount or fill the wrong thing.
+        // The kernel cannot tell, and a wrong guess would unmount or fill another file system.
         return Err(failed(Errno::NOSYS));
     }
     if !stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
@@ -258,7 +258,7 @@ fn mounted(place: &VolumePath) -> Result<VolumeRoot, MountError> {
     }
 }
 
-/// Opens the file system for writing for as long as the change takes.
+/// Opens the file system for writing during the change.
 fn change(
     place: &VolumePath,
     change: impl FnOnce(&VolumeRoot) -> Result<(), MountError>,
@@ -266,13 +266,13 @@ fn change(
     let root = mounted(place)?;
     remount(&root, hardened())?;
     let changed = change(&root);
-    // Sealed again even when the change failed.
+    // Sealed again even after a failed change.
     seal(&root).and(changed)
 }
 
-/// Read only for everybody, in every copy of the mount: it is the file system that is sealed. An open file without a name
-/// keeps the kernel from that. It must not keep a volume from being emptied, so the volume is used as it is, and sealed by
-/// a later call. Pods cannot write it: their mounts are read only.
+/// Makes the file system itself read only, so every copy of the mount is read only for all users. An open file
+/// without a name prevents that. It must not keep a volume from being emptied, so the volume is used as it is, and a
+/// later call seals it. Pods cannot write it: their mounts are read only.
 fn seal(root: &VolumeRoot) -> Result<(), MountError> {
     let path = root.0.path();
     match mount_remount(
@@ -299,7 +299,7 @@ fn is_read_only(root: &VolumeRoot) -> Result<bool, MountError> {
     Ok(stat.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
-/// A name of exactly this folder, whatever its path leads to by now.
+/// A name of exactly this folder, whatever its path leads to now.
 fn by_descriptor(fd: &impl AsFd) -> PathBuf {
     Path::new("/proc/self/fd").join(fd.as_fd().as_raw_fd().to_string())
 }

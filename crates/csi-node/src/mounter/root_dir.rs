@@ -1,4 +1,4 @@
-//! A folder as an open descriptor, and what is below it by path: no link is followed and the file system is not left.
+//! A folder as an open descriptor, and the objects below it by path. No path follows links or leaves the file system.
 
 use std::{
     fs::File,
@@ -60,7 +60,7 @@ impl RootDir {
         Ok(Some(content))
     }
 
-    /// A file or a folder with everything in it; nothing is fine as well.
+    /// Removes a file, or a folder with everything in it. A missing object is no error.
     pub(super) fn remove(&self, path: &str) -> Result<(), MountError> {
         let failed = |error: Errno| self.failed("remove", path, error.into());
         let (parent, name) = match self.parent(path) {
@@ -79,7 +79,7 @@ impl RootDir {
         unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(failed)
     }
 
-    /// The names in a folder; none if it is not there.
+    /// The names in a folder. None if it is missing.
     pub(super) fn names(&self, path: &str) -> Result<Vec<String>, MountError> {
         let failed = |error: Errno| self.failed("list", path, error.into());
         let folder = match self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
@@ -98,7 +98,7 @@ impl RootDir {
         Ok(names)
     }
 
-    /// Makes a folder, if it is not there.
+    /// Makes a folder, if it is missing.
     pub(super) fn folder(&self, path: &str) -> Result<(), MountError> {
         let made = self
             .parent(path)
@@ -109,7 +109,7 @@ impl RootDir {
         }
     }
 
-    /// Writes a file that everybody may read.
+    /// Writes a file that all users may read.
     pub(super) fn write(&self, path: &str, content: &[u8]) -> Result<(), MountError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
         let file = self.open(path, flags, READABLE);
@@ -132,8 +132,8 @@ impl RootDir {
         renameat(&old, from, &new, to)
     }
 
-    /// Gives two names to each other's objects. Neither object loses its name: the kernel makes no file system read only
-    /// that has open objects without names.
+    /// Exchanges the objects of two names. Neither object loses its name, because the kernel makes no file system
+    /// read only that has open objects without names.
     pub(super) fn exchange(&self, one: &str, other: &str) -> Result<(), MountError> {
         let exchanged = || {
             let ((first, one), (second, other)) = (self.parent(one)?, self.parent(other)?);
@@ -161,7 +161,7 @@ impl RootDir {
         }
     }
 
-    /// Empties a file, or all files of a folder; a link holds nothing. A file that cannot be emptied is removed.
+    /// Empties a file, or all files of a folder. A link has no content. A file that cannot be emptied is removed.
     pub(super) fn truncate(&self, path: &str) -> Result<(), MountError> {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK;
         let file = self.open(path, flags, Mode::empty());

@@ -1,4 +1,4 @@
-//! The kernel's table of mounts, to find what an earlier process left behind.
+//! The kernel's table of mounts, to find mounts that an earlier process left.
 
 use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
 
@@ -14,7 +14,7 @@ pub(super) fn mount_points(mountinfo: &str, kind: &str, source: &str) -> Vec<Pat
     mountinfo.lines().filter_map(point).collect()
 }
 
-/// Blanks and the like stand there as a backslash and three octal digits.
+/// Decodes blanks and similar characters, which the table writes as a backslash and three octal digits.
 fn unescaped(path: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();

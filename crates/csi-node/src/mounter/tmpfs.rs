@@ -1,16 +1,16 @@
 //! The files of a volume, all reached from the descriptor of its root: no path is resolved twice.
 //!
-//! `.connector/<namespace>_<name>/<fact>`, and either `.connector/.complete` or `.connector/.revoked`,
-//! which are one file under two names: it is renamed, so that there is always exactly one of them.
-//! A volume that holds an error has `.error.json` and the marker `.connector/.rejected`, and nothing else, for ever.
+//! `.connector/<namespace>_<name>/<fact>`, and either `.connector/.complete` or `.connector/.revoked`. These are one
+//! file under two names. It is renamed, so exactly one of them always exists. A volume with an error always has only
+//! `.error.json` and the marker `.connector/.rejected`.
 //!
-//! Facts that are taken away lose their content and move to `.connector/.removed`. They keep their files: one that
-//! a pod has open, or mounted by a `subPath`, would go on to be read without its name, and the kernel makes no file
-//! system read only that has open files without names.
+//! Removed facts lose their content and move to `.connector/.removed`. They keep their files, because a pod may have
+//! one open, or mounted by a `subPath`. It would stay readable without its name, and the kernel makes no file system
+//! read only that has open files without names.
 //!
-//! A volume that was mounted while nothing was gated has an attribute at its root. Only root of the node
-//! can write an attribute of this class, so that no pod can make itself such a volume in the moment in
-//! which the file system is writable.
+//! A volume that was mounted while nothing was gated has an attribute at its root. Only root of the node can write an
+//! attribute of this class. So no pod can make itself such a volume in the moment in which the file system is
+//! writable.
 
 use connector_files::ERROR_FILE;
 use rustix::{
@@ -44,7 +44,7 @@ const LONGEST_MARKER: usize = 64 * 1024;
 pub(super) struct VolumeRoot(pub(super) RootDir);
 
 impl VolumeRoot {
-    /// What the markers say. They are never half written: one that cannot be read is somebody else's.
+    /// The state by the markers. A marker is never half written. One that cannot be read belongs to another program.
     pub(super) fn found(&self) -> Result<OnDisk, MountError> {
         if let Some(record) = self.marker(COMPLETE)? {
             return Ok(OnDisk::Published(record));
@@ -76,7 +76,7 @@ impl VolumeRoot {
         self.0.write(ERROR_FILE, error.text().as_bytes())
     }
 
-    /// Says that the volume holds an error alone: the last step.
+    /// Marks the volume as one that contains only an error: the last step.
     pub(super) fn rejected(&self, record: &Record) -> Result<(), MountError> {
         self.write_marker(record, REJECTED)
     }
@@ -91,13 +91,13 @@ impl VolumeRoot {
         serde_json::from_slice(&json).map(Some).map_err(foreign)
     }
 
-    /// Writes everything that a volume holds.
+    /// Writes the whole content of a volume.
     pub(super) fn write_content(&self, content: &Content) -> Result<(), MountError> {
         self.write_facts(&content.facts)?;
         FileSets(&self.0).put(&content.files)
     }
 
-    /// True if nothing is newer in this content than in the volume.
+    /// True if no part of this content is newer than the volume.
     pub(super) fn holds(&self, content: &Content) -> Result<bool, MountError> {
         for facts in &content.facts {
             for (name, fact) in facts.lively() {
@@ -109,7 +109,7 @@ impl VolumeRoot {
         FileSets(&self.0).hold(&content.files)
     }
 
-    /// Writes what is newer in this content than in the volume.
+    /// Writes the parts of this content that are newer than the volume.
     pub(super) fn renew(&self, content: &Content) -> Result<(), MountError> {
         for facts in &content.facts {
             for (name, fact) in facts.lively() {
@@ -130,7 +130,7 @@ impl VolumeRoot {
         Ok(there.as_deref() == Some(fact.as_bytes()))
     }
 
-    /// Writes the facts to the side, then moves them to where they are looked for.
+    /// Writes the facts beside their places, then moves them there.
     fn write_facts(&self, facts: &[ConnectorFacts]) -> Result<(), MountError> {
         self.0.folder(FOLDER)?;
         self.set_aside()?;
@@ -151,19 +151,19 @@ impl VolumeRoot {
         Ok(())
     }
 
-    /// Says that the volume is complete: the last step.
+    /// Marks the volume as complete: the last step.
     pub(super) fn complete(&self, record: &Record) -> Result<(), MountError> {
         match self.0.try_rename(REVOKED, COMPLETE) {
             Ok(()) => return Ok(()),
             Err(Errno::NOENT) => {}
             Err(error) => return Err(self.0.failed("rename", REVOKED, error.into())),
         }
-        // Nobody has seen the volume yet, and nothing was ever taken from it.
+        // No pod has seen the volume yet, and nothing was ever removed from it.
         self.0.remove(REMOVED)?;
         self.write_marker(record, COMPLETE)
     }
 
-    /// A marker is there at once and whole.
+    /// Writes a marker, which appears at once and whole.
     fn write_marker(&self, record: &Record, marker: &str) -> Result<(), MountError> {
         let json = serde_json::to_vec(record)
             .map_err(|error| self.0.failed("write", NEW_MARKER, error.into()))?;
@@ -171,8 +171,8 @@ impl VolumeRoot {
         self.0.rename(NEW_MARKER, marker)
     }
 
-    /// Says how the pod comes to the volume. Where the kernel keeps no such attributes it says nothing,
-    /// and the volume counts as gated.
+    /// Records how the pod comes to the volume. If the kernel stores no such attributes, nothing is recorded, and the
+    /// volume counts as gated.
     pub(super) fn mark(&self, passage: Passage) -> Result<(), MountError> {
         let marked = match passage {
             Passage::WhileOff => fsetxattr(self.0.fd(), WHILE_OFF, b"1", XattrFlags::empty()),
@@ -193,7 +193,7 @@ impl VolumeRoot {
         }
     }
 
-    /// What [`Root::mark`] said.
+    /// The passage that [`Root::mark`] recorded.
     pub(super) fn passage(&self) -> Result<Passage, MountError> {
         match fgetxattr(self.0.fd(), WHILE_OFF, &mut [0_u8; 1]) {
             Ok(_) => Ok(Passage::WhileOff),
@@ -202,24 +202,23 @@ impl VolumeRoot {
         }
     }
 
-    /// Says that the content is gone, and then takes it away.
+    /// Records the removal of the content, and then removes it.
     pub(super) fn empty(&self) -> Result<(), MountError> {
-        // First: a volume that comes back to its content later has it from another passage.
+        // First, because a volume that later gets its content back has it from another passage.
         self.mark(Passage::Gated)?;
         match self.0.try_rename(COMPLETE, REVOKED) {
-            // Without the first, another call was here before and did not come to its end.
+            // If the first marker is missing, an earlier call did not come to its end.
             Ok(()) | Err(Errno::NOENT) => self.set_aside(),
             Err(error) => Err(self.0.failed("rename", COMPLETE, error.into())),
         }
     }
 
-    /// Takes the content of all facts and files away, of those as well that a call which did not come to its end was
-    /// writing.
+    /// Removes the content of all facts and files, also of those that an unfinished call was writing.
     fn set_aside(&self) -> Result<(), MountError> {
         FileSets(&self.0).clear()?;
         for name in self.0.names(FOLDER)? {
             let path = format!("{FOLDER}/{name}");
-            // Files have lost their content already.
+            // The content of files is removed already.
             if [COMPLETE, REVOKED, REMOVED, FILES].contains(&path.as_str()) {
                 continue;
             }
@@ -230,7 +229,7 @@ impl VolumeRoot {
             self.0.folder(REMOVED)?;
             match self.0.try_rename(&path, &format!("{REMOVED}/{name}")) {
                 Ok(()) => {}
-                // It was written twice, which no call does: then this one goes.
+                // It was written twice, which no call does. So this copy is removed.
                 Err(Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR) => {
                     self.0.remove(&path)?;
                 }

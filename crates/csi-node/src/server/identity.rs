@@ -1,4 +1,4 @@
-//! Who the driver is.
+//! The identity of the driver.
 
 use service_kit::readiness::{Readiness, Status as Stand};
 use tonic::{Request, Response, Status};
@@ -13,7 +13,7 @@ use crate::proto::csi::{
 pub(crate) struct DriverIdentity {
     /// The driver's name.
     pub(crate) name: String,
-    /// How the process stands.
+    /// The readiness of the process.
     pub(crate) readiness: Readiness,
 }
 

@@ -1,4 +1,4 @@
-//! What the kubelet asks for on this node.
+//! The kubelet's calls on this node.
 
 use std::sync::Arc;
 
@@ -44,8 +44,8 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Node for DriverNode<E, K, M> {
         &self,
         _: Request<NodeGetCapabilitiesRequest>,
     ) -> Result<Response<NodeGetCapabilitiesResponse>, Status> {
-        // Asked before every mount. What is mounted everybody in the pod may read, so that there is no
-        // group to set; and inline volumes are never staged.
+        // Asked before every mount. All users in the pod may read the mount, so there is no group to set. Inline
+        // volumes are never staged.
         Ok(Response::new(NodeGetCapabilitiesResponse::default()))
     }
 

@@ -1,4 +1,4 @@
-//! How the kubelet learns about the driver: it finds the socket and asks.
+//! The registration of the driver: the kubelet finds the socket and asks.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::proto::registration::{
     registration_server::Registration,
 };
 
-/// What the kubelet last said; nothing before it said anything.
+/// The kubelet's last answer. None before the first one.
 pub(crate) type Registered = watch::Receiver<Option<bool>>;
 
 /// The registration service.
@@ -23,7 +23,7 @@ pub(crate) struct Registrar {
 }
 
 impl Registrar {
-    /// For a driver whose socket is at this path of the node.
+    /// The registration of a driver whose socket is at this path of the node.
     pub(crate) fn new(name: &str, endpoint: String) -> (Self, Registered) {
         let (said, registered) = watch::channel(None);
         let registrar = Self {
@@ -42,7 +42,7 @@ impl Registration for Registrar {
             r#type: "CSIPlugin".to_owned(),
             name: self.name.clone(),
             endpoint: self.endpoint.clone(),
-            // Of the protocol, not of the driver.
+            // The version of the protocol, not of the driver.
             supported_versions: vec!["1.0.0".to_owned()],
         }))
     }

@@ -1,5 +1,5 @@
-//! What the author of a pod writes under `volumeAttributes` about files. What he writes about connectors is read by
-//! `connectors_api::pod_wish`.
+//! The attributes about files that the author of a pod writes under `volumeAttributes`. `connectors_api::pod_wish`
+//! reads the attributes about connectors.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,17 +13,17 @@ use thiserror::Error;
 
 use super::ProxyTokens;
 
-/// How long the pod's token may have to live.
+/// The shortest lifetime of the pod's token.
 const SHORTEST: Duration = Duration::from_mins(10);
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// What is wrong with the attributes.
+/// The fault of the attributes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum AttributeError {
     /// The connectors.
     #[error(transparent)]
     Wish(#[from] WishError),
-    /// No time.
+    /// The time is invalid.
     #[error("volume attribute `token.expiration` cannot be `{0}`: use a duration from 10m to 24h")]
     Expiration(String),
     /// There are no tokens.
@@ -31,7 +31,7 @@ pub(crate) enum AttributeError {
         "volume attribute `token.expiration`: pods get no token for a proxy here (chart value csiNode.proxyToken.audience)"
     )]
     NoTokens,
-    /// Tokens that do not live so long.
+    /// The tokens do not live so long.
     #[error(
         "volume attribute `token.expiration`: tokens live {0}m here (chart value csiNode.proxyToken.expirationSeconds), and are renewed before they end; ask for at most that"
     )]
@@ -41,7 +41,7 @@ pub(crate) enum AttributeError {
     Files(#[from] FileRequestError),
 }
 
-/// Reads the attributes about files. What they may be depends on the settings of the installation, which change while pods
+/// Reads the attributes about files. Their valid values depend on settings of the installation that change while pods
 /// run, so nothing else depends on them.
 pub(super) fn parse_files(
     context: &HashMap<String, String>,

@@ -1,5 +1,5 @@
-//! Where a volume appears. Both the path and the volume's id are made by the kubelet from the pod's UID
-//! and the volume's name, so each is checked by the other.
+//! The place of a volume. The kubelet makes both the path and the volume's id from the pod's UID and the volume's
+//! name, so each is checked by the other.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub(crate) struct VolumePath {
     volume: String,
 }
 
-/// Why a path is no volume's.
+/// Why a path is not that of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum VolumePathError {
     /// No id.
@@ -37,18 +37,18 @@ pub(crate) enum VolumePathError {
 }
 
 impl PodsDir {
-    /// Of this kubelet.
+    /// The pods' folder of this kubelet.
     pub(crate) fn new(kubelet: &Path) -> Self {
         Self(kubelet.join("pods"))
     }
 
-    /// Where it is.
+    /// Its path.
     #[cfg(test)]
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Reads both names of a volume.
+    /// Reads the path and the id of a volume.
     pub(crate) fn place(
         &self,
         volume_id: &str,
@@ -67,7 +67,7 @@ impl PodsDir {
         Ok(place)
     }
 
-    /// The place of a path, if it is one, whatever its id.
+    /// The place of a path, if it is valid, whatever its id.
     pub(crate) fn at(&self, target: &Path) -> Option<VolumePath> {
         let parts: Vec<_> = target.strip_prefix(&self.0).ok()?.components().collect();
         let [
@@ -91,7 +91,7 @@ impl PodsDir {
             pod_uid: uid.to_owned(),
             volume: volume.to_owned(),
         };
-        // Two spellings of one path would be two volumes to the lock.
+        // Two spellings of one path would be two volumes for the lock.
         (shape && place.target().as_os_str() == target.as_os_str()).then_some(place)
     }
 }
@@ -107,7 +107,7 @@ impl VolumePath {
         &self.pods
     }
 
-    /// The folder that the kubelet makes, seen from the pods' folder. The target lies in it.
+    /// The folder that the kubelet makes, relative to the pods' folder. It contains the target.
     pub(crate) fn parent(&self) -> PathBuf {
         Path::new(&self.pod_uid)
             .join("volumes/kubernetes.io~csi")
@@ -132,7 +132,7 @@ impl VolumePath {
     }
 }
 
-/// True for what can be the UID of a pod: those of static pods are digests.
+/// True for a valid UID of a pod. Those of static pods are digests.
 pub(super) fn is_uid(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     !text.is_empty() && text.len() <= 63 && text.bytes().all(inner)

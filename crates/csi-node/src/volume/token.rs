@@ -1,4 +1,4 @@
-//! The pod's token, as the kubelet hands it over.
+//! The pod's token, as the kubelet sends it.
 
 use std::{collections::HashMap, fmt};
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 /// The audience of the tokens that prove a pod to this driver.
 pub(crate) const AUDIENCE: &str = "connectors.alauda.io";
 
-/// The key in `secrets`, or of older clusters in the volume's context.
+/// The key in `secrets`, or with older clusters in the volume's context.
 const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
 
 /// A token. It has no printed form.
@@ -21,7 +21,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Why there is no token. Nothing of what was read is repeated.
+/// Why there is no token. The errors quote nothing of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum PodTokenError {
     /// The kubelet sent none.
@@ -30,7 +30,7 @@ pub(crate) enum PodTokenError {
     /// The kubelet sent something else.
     #[error("the kubelet's tokens of the pod cannot be read")]
     Unreadable,
-    /// The kubelet sent tokens for others.
+    /// The kubelet sent only tokens for other audiences.
     #[error("the kubelet sent no token of the pod for audience {AUDIENCE}")]
     Audience,
 }
@@ -41,7 +41,7 @@ struct TokenEntry {
 }
 
 impl Token {
-    /// Looks where the kubelet puts tokens: among the secrets first.
+    /// Searches the kubelet's places for tokens: the secrets first.
     pub(super) fn find(
         secrets: &HashMap<String, String>,
         context: &HashMap<String, String>,

@@ -1,4 +1,4 @@
-//! What becomes of a volume that is there, decided from what was heard about access. It counts while mounts are gated;
+//! The decision about an existing volume, from the answers about access. It applies while mounts are gated.
 //! `republish` decides about a switch that is off or unknown.
 
 use connectors_api::{ConnectorKey, access_request::Phase, config::OnEnable};
@@ -6,12 +6,12 @@ use evaluation_api::access::{RequestSeen, Requestable};
 
 use crate::{access::Admitted, mounter::Passage};
 
-/// What was heard about access to one connector while mounts are gated.
+/// The answer about access to one connector while mounts are gated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AccessHeard {
     /// It is allowed.
     Allowed(Admitted),
-    /// It is not. The phase is that of the pod's request, if there is one that says its phase.
+    /// It is not. The phase is that of the pod's request, if it has one.
     NotAllowed(PodRequest),
     /// There is no answer.
     Unknown,
@@ -20,7 +20,7 @@ pub(super) enum AccessHeard {
 /// The request of a pod without access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodRequest {
-    /// There is none, and it is known or not whether one leads anywhere.
+    /// There is none. It is known or unknown whether one could be accepted.
     Missing(Requestable),
     /// It is not decided.
     Waits,
@@ -29,11 +29,11 @@ pub(super) enum PodRequest {
 }
 
 impl PodRequest {
-    /// Of a request that was seen.
+    /// From a request that was seen.
     pub(super) fn of(request: &RequestSeen) -> Self {
         match request.phase {
             None | Some(Phase::Pending) => Self::Waits,
-            // It goes, and access is asked for anew.
+            // It ends, and access is requested again.
             Some(Phase::Ended) if request.makes_way() => Self::Waits,
             // A grant that gives no access by now is one that no mount can use.
             Some(
@@ -52,20 +52,20 @@ pub(super) enum VolumeContent {
     Gone,
 }
 
-/// What is done with the volume.
+/// The action on the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// It stays as it is, and nothing more is known about it than before.
+    /// It stays as it is, with no new knowledge about it.
     Leave,
     /// The pod has access, and the volume its content.
     Fine,
-    /// The content comes back.
+    /// The content is restored.
     Refill(Vec<Admitted>),
-    /// The content, to which the pod came in this way, goes: there is no access to this connector.
+    /// The content, to which the pod came in this way, is removed: there is no access to this connector.
     Empty(ConnectorKey, Passage),
     /// The content stays without access to this connector.
     Keep(ConnectorKey, OnEnable),
-    /// Access to these connectors is asked for; the content stays if that can be done.
+    /// Access to these connectors is requested. The content stays if that is possible.
     Ask(Vec<(ConnectorKey, Requestable)>),
 }
 
@@ -105,7 +105,7 @@ pub(super) fn plan(
     }
 }
 
-/// One decision without access ends the wait of all.
+/// One final decision without access ends the wait of all connectors.
 fn asked(over: &[(&ConnectorKey, PodRequest)]) -> Act {
     let first = |wanted| {
         let found = over.iter().find(|(_, request)| *request == wanted);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     proptest! {
-        /// What happened while nothing was gated matters to no volume that was mounted while mounts were.
+        /// Earlier events while nothing was gated do not affect volumes that were mounted while mounts were gated.
         #[test]
         fn a_gated_volume_without_access_is_emptied_whatever_is_configured(
             heard in prop::collection::vec(any_heard(), 1..4),
@@ -242,7 +242,7 @@ mod tests {
             prop_assert_eq!(act == Act::Fine, all && content != Gone);
         }
 
-        /// A missing answer takes no volume away.
+        /// A missing answer removes no volume.
         #[test]
         fn without_a_no_nothing_is_taken_away(
             heard in prop::collection::vec(prop_oneof![Just(held()), Just(Unknown)], 1..4),

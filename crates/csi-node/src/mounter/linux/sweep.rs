@@ -15,13 +15,13 @@ use super::{
 };
 use crate::volume::{PodsDir, VolumePath};
 
-/// The kubelet's own note of a volume. It writes the file before its first call, removes it after the last one, and calls
-/// for the removal of no volume without it.
+/// The kubelet's own record of a volume. It writes the file before its first call and removes it after the last one.
+/// Without the file it never calls for the removal.
 const KNOWN_VOLUME: &str = "vol_data.json";
 
 impl Linux {
-    /// Removes half-made volumes, of which the kubelet was told nothing, and volumes that it does not know any more. Gives the
-    /// others.
+    /// Removes half-made volumes, which the kubelet does not know of, and volumes that it does not know any more.
+    /// Returns the others.
     pub(crate) fn sweep(&self, pods: &PodsDir) -> Vec<FoundVolume> {
         let table = match fs::read_to_string("/proc/self/mountinfo") {
             Ok(table) => table,
@@ -83,7 +83,7 @@ impl Linux {
     }
 }
 
-/// True if the kubelet keeps the volume in mind, so that it will call for its removal.
+/// True if the kubelet remembers the volume, so that it will call for its removal.
 fn is_known(place: &VolumePath) -> Result<bool, MountError> {
     let Some(parent) = parent(place)? else {
         return Ok(false);
