@@ -1,7 +1,7 @@
-//! The access decision: a pure function of what is known and what is asked.
+//! The access decision: a pure function of the known objects and the question.
 //!
-//! First the standing form, which counts as RBAC counts it. Then the form of one pod, for which RBAC is not enough: the
-//! rule is that of [`connectors_api::pod_grant`].
+//! First the standing form, which counts as RBAC counts it. Then the form of one pod, for which RBAC is not enough.
+//! Its rule is that of [`connectors_api::pod_grant`].
 //!
 //! Both are RBAC's place in the chain of authorizers. Every other authorizer of the chain gets one question, about the
 //! connector's permission, from a user whose extra fields name the pod.
@@ -27,17 +27,17 @@ use service_kit::reviews::{POD_NAME, POD_UID};
 
 use crate::world::{KnownRequest, TupleRef, World};
 
-/// The kind of what is behind a yes of another authorizer than RBAC.
+/// The kind of the source of a yes from another authorizer than RBAC.
 const AUTHORIZER: &str = "Authorizer";
 
-/// A question with what is made of it once.
+/// A question with the values that are computed once.
 #[derive(Debug)]
 pub(crate) struct PreparedQuestion<'a> {
     question: AccessQuestion<&'a str>,
     user: &'a User,
-    /// The user as the API server tells it, where a token was shown.
+    /// The user as the API server reports it, if a token was shown.
     proof: Option<&'a UserInfo>,
-    /// This question, or one that differs in its pod alone, was found to have no standing permission by RBAC.
+    /// RBAC was found to give no standing permission for this question, or for one that differs only in its pod.
     lacks_standing: Cell<bool>,
     /// The subresource of the pod form, once it was needed.
     pod_form: OnceCell<String>,
@@ -55,8 +55,8 @@ impl<'a> PreparedQuestion<'a> {
         }
     }
 
-    /// The same where it is known already whether there is no standing permission: it does not depend on
-    /// the pod, and nobody needs to look for it again in the same world.
+    /// The same question, if it is known whether there is no standing permission. That does not depend on the pod, so
+    /// no second search is needed in the same world.
     pub(crate) fn knowing(mut self, lacks_standing: bool) -> Self {
         self.lacks_standing = Cell::new(lacks_standing);
         self
@@ -76,12 +76,12 @@ impl<'a> PreparedQuestion<'a> {
         }
     }
 
-    /// What authorizers have to ask elsewhere before a no is the last word.
+    /// The lookups that authorizers need before a no is final.
     pub(crate) fn learn(&self, world: &World) -> Vec<Learning> {
         world.chain.learn(&self.attributes())
     }
 
-    /// Without the UID of a pod nobody can tell which pod it is.
+    /// The pod. Without its UID it is unknown which pod it is.
     fn pod(&self) -> Option<PodRef<&'a str>> {
         self.question.pod.filter(|pod| !pod.uid.is_empty())
     }
@@ -110,7 +110,7 @@ impl<'a> PreparedQuestion<'a> {
     }
 }
 
-/// Where no token was shown, a pod is told as its token would tell it.
+/// Without a token, the pod has the attributes that its token would give it.
 impl Authenticated for PreparedQuestion<'_> {
     fn as_user(&self) -> &User {
         self.user
@@ -131,7 +131,7 @@ impl Authenticated for PreparedQuestion<'_> {
     }
 }
 
-/// What an access to a connector is about.
+/// The target of an access to a connector.
 pub(crate) fn target<'a>(connector: ConnectorName<&'a str>, subresource: &'a str) -> Target<'a> {
     Target::Resource(ResourceRequest {
         group: GROUP,
@@ -143,24 +143,24 @@ pub(crate) fn target<'a>(connector: ConnectorName<&'a str>, subresource: &'a str
     })
 }
 
-/// The user that a service account is.
+/// The user of a service account.
 pub(crate) fn user(subject: ServiceAccountName<&str>) -> User {
     User::service_account(subject.namespace, subject.name)
 }
 
-/// What a question comes to.
+/// The result of a question.
 pub(crate) enum AccessResult<'a> {
-    /// A permission that holds at any time.
+    /// A standing permission.
     Standing(AllowedBy<'a>),
     /// A permission of the pod.
     Pod(AllowedBy<'a>),
     /// Another authorizer than RBAC allows it.
     Other(Opinion),
-    /// None.
+    /// No permission.
     No(Why),
 }
 
-/// Why there is none.
+/// Why there is no permission.
 pub(crate) enum Why {
     NoStanding,
     NoneHolds,
@@ -195,13 +195,13 @@ impl AccessResult<'_> {
     }
 }
 
-/// The answer to a question, from what is known, at this time.
+/// The answer to a question from the known objects, at this time.
 #[must_use]
 pub fn answer(world: &World, question: &AccessQuestion, now: Timestamp) -> AccessAnswer {
     answer_learning(world, question, None, now, None)
 }
 
-/// The same, with what authorizers have to ask elsewhere before a no is the last word.
+/// The same, with the lookups that authorizers need before a no is final.
 pub(crate) fn answer_learning(
     world: &World,
     question: &AccessQuestion,
@@ -251,12 +251,12 @@ pub(crate) fn answer_asked(
         request: deciding.and_then(seen),
         fresh_as_of: world.fresh_as_of(),
         gating: world.gating(),
-        // Added where it is said.
+        // The caller of this function adds it.
         requestable: Requestable::Unknown,
     }
 }
 
-/// What a question comes to, from what is known, at this time.
+/// The result of a question from the known objects, at this time.
 pub(crate) fn find<'a>(
     world: &'a World,
     asked: &'a PreparedQuestion<'a>,
@@ -312,13 +312,13 @@ fn decide_by_rbac<'a>(
         return Err(Why::None);
     }
     let request = deciding().ok_or(Why::NoneHolds)?;
-    // The rest of the question is how the request was found.
+    // The request was found by the rest of the question.
     let holds = |grant: &AllowedBy<'_>| facts(grant.binding).lets_in(request, pod.name, now);
     let grant = grants.find(holds).ok_or(Why::NoneHolds)?;
     Ok(AccessResult::Pod(grant))
 }
 
-/// What the rule about pods sees of a binding.
+/// The facts about a binding for the rule about pods.
 fn facts<'b>(binding: &'b authz::Binding) -> BindingFacts<'b, impl Fn(&str) -> Option<&'b str>> {
     BindingFacts {
         namespace: binding.namespace(),
@@ -327,7 +327,7 @@ fn facts<'b>(binding: &'b authz::Binding) -> BindingFacts<'b, impl Fn(&str) -> O
     }
 }
 
-/// An object with a deletion timestamp counts as deleted, where it is ours to say so.
+/// One of our objects with a deletion timestamp counts as deleted.
 pub(crate) fn is_ours_and_going(binding: &authz::Binding) -> bool {
     facts(binding).is_ours_and_going()
 }
@@ -360,7 +360,7 @@ fn no(question: AccessQuestion<&str>, why: &Why) -> String {
     )
 }
 
-/// The request as an answer shows it; one without a UID is none.
+/// The request as an answer shows it. None without a UID.
 fn seen(request: &KnownRequest) -> Option<RequestSeen> {
     Some(RequestSeen {
         name: request.name.to_string(),

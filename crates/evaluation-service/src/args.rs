@@ -15,7 +15,7 @@ use rego_workers::ModuleLimits;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "evaluation-service", version)]
 pub struct Args {
-    /// What every service has.
+    /// The flags of every service.
     #[command(flatten)]
     pub common: CommonArgs,
 
@@ -91,7 +91,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What one caller may have.
+    /// The limits of one caller.
     #[must_use]
     pub fn caller_limits(&self) -> CallerLimits {
         CallerLimits {
@@ -100,7 +100,7 @@ impl Args {
         }
     }
 
-    /// What a Rego module may use.
+    /// The limits of a Rego module.
     #[must_use]
     pub fn rego_limits(&self) -> ModuleLimits {
         let size = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -114,9 +114,9 @@ impl Args {
     }
 }
 
-/// A worker needs some time even to begin.
+/// A worker needs some time even to start.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// Longer than this no caller waits.
+/// No caller waits longer.
 const LONGEST: Duration = Duration::from_secs(10);
 
 fn rego_timeout(text: &str) -> Result<Duration, String> {
@@ -124,7 +124,7 @@ fn rego_timeout(text: &str) -> Result<Duration, String> {
     between(SHORTEST, LONGEST, text, hint)
 }
 
-/// A quiet API server says something on a watch about once a minute.
+/// A quiet API server sends something on a watch about once a minute.
 const LEAST_STALENESS: Duration = Duration::from_secs(90);
 /// A higher limit would let a removed permission count for more than an hour.
 const MOST_STALENESS: Duration = Duration::from_hours(1);

@@ -39,34 +39,34 @@ use token::{Looks, bearer, looks};
 
 pub(crate) use subject::TokenOwner;
 
-/// How long a token stands for its owner.
+/// How long an authenticated token is trusted without a new review.
 const TOKEN_HOLDS: Duration = Duration::from_secs(10);
 /// How long a caller may ask about a namespace.
 const PERMISSION_HOLDS: Duration = Duration::from_secs(30);
-/// How long a token that the API server does not know is not asked about again.
+/// How long a token that the API server does not know is not reviewed again.
 const REFUSAL_HOLDS: Duration = Duration::from_secs(5);
-/// How long a token that was good counts as known, and has reviews set aside.
+/// How long a good token counts as known, and has reviews set aside.
 const KNOWN_FOR: Duration = Duration::from_mins(10);
-/// Entries of each cache. A flood pushes out what was not used for longest, which costs reviews and not correctness.
+/// Entries of each cache. A flood evicts the least recently used entries, which costs reviews and not correctness.
 const CACHED: usize = 4096;
 /// Reviews of unknown tokens at the same time: every client that reaches the port can cause one.
 const UNKNOWN_REVIEWS: usize = 32;
 /// Reviews of tokens that were good lately.
 const KNOWN_REVIEWS: usize = 32;
-/// Reviews of tokens that callers ask about.
+/// Reviews of tokens in the questions of callers.
 const SUBJECT_REVIEWS: usize = 32;
-/// Reviews of what callers may do, which only callers with a good token cause.
+/// Reviews of callers' rights, which only callers with a good token cause.
 const ACCESS_REVIEWS: usize = 64;
 
 type Sha = [u8; 32];
-/// Who may do what in which namespace.
+/// A caller, its right and the namespace.
 type RightKey = (Sha, Right, String);
 
-/// Who calls.
+/// The caller.
 #[derive(Clone)]
 pub struct Caller {
     who: CallerOrigin,
-    /// What it may have at the same time.
+    /// Its limits at the same time.
     pub(crate) quotas: CallerQuotas,
 }
 
@@ -99,16 +99,16 @@ struct AuthState {
     access_reviews: Semaphore,
     tokens: Cache<Sha, Caller>,
     refused: Cache<Sha, ()>,
-    /// Tokens that were good lately, and whose.
+    /// Recently good tokens, with the quotas of their owners.
     known: Cache<Sha, CallerQuotas>,
     permissions: Cache<RightKey, ()>,
-    /// Calls that come together ask once.
+    /// Simultaneous calls with one token ask once.
     token_turns: TenantTurns<Sha>,
     permission_turns: TenantTurns<RightKey>,
 }
 
 impl CallerReviews {
-    /// Empty caches. Tokens of pods are of the product's audience, or of the proxy's where there is one.
+    /// Starts with empty caches. Tokens of pods are of the product's audience, or of the proxy's if there is one.
     #[must_use]
     pub fn new(
         client: Client,
@@ -134,7 +134,7 @@ impl CallerReviews {
         }))
     }
 
-    /// Who shows this token?
+    /// Authenticates the owner of the token in the headers.
     pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Caller, Refused> {
         let token = bearer(headers).ok_or(Refused::NoToken)?;
         let inner = &self.0;
@@ -177,8 +177,8 @@ impl CallerReviews {
         Ok(caller)
     }
 
-    /// May the caller ask this about the connectors of this namespace? A right that comprises the one that is
-    /// needed is as good.
+    /// Checks that the caller may ask this about the connectors of this namespace. A right that includes the needed
+    /// one is enough.
     pub async fn authorize(
         &self,
         caller: &Caller,
@@ -278,7 +278,7 @@ impl AuthState {
         self.within("access", &self.access_reviews, review).await
     }
 
-    /// Runs a review in a place of its kind, for which it does not wait long.
+    /// Runs a review in a place of its kind. The wait for the place is short.
     async fn within<T>(
         &self,
         kind: &'static str,

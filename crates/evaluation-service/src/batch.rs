@@ -17,10 +17,10 @@ use crate::error::Refused;
 use crate::metrics::Metrics;
 use crate::world::World;
 
-/// Reviews of one call at the same time: others have callers to be reviewed as well.
+/// Reviews of one call at the same time. Other calls need reviews as well.
 const REVIEWS: usize = 8;
 
-/// Questions that were read, each with its refusal if it has one already. Their text is in the message.
+/// Questions that were read, each with its refusal if it already has one. Their text is in the message.
 pub(crate) struct Batch<'a> {
     questions: Vec<Result<AccessQuestion<&'a str>, Box<Refusal>>>,
     details: bool,
@@ -41,11 +41,11 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Refuses what the caller may not ask about.
+    /// Refuses questions that the caller may not ask.
     pub(crate) async fn authorize(&mut self, callers: &CallerReviews, caller: &Caller) {
         let asked = self.questions.iter().flatten();
         let mut namespaces: Vec<&str> = asked.map(|it| it.connector.namespace).collect();
-        // Neighbours mostly ask about the same one.
+        // Neighbours are mostly about the same namespace.
         namespaces.dedup();
         let namespaces: BTreeSet<&str> = namespaces.into_iter().collect();
         let namespaces: Vec<String> = namespaces.into_iter().map(str::to_owned).collect();
@@ -72,7 +72,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The answers, from one look at the world, with what authorizers have to ask elsewhere before a no is the last word.
+    /// The answers from one look at the world, with the lookups that authorizers need before a no is final.
     pub(crate) fn answer(
         &self,
         world: &World,
@@ -138,19 +138,19 @@ pub(crate) fn count(response: &BatchCheckAccessResponse, metrics: &Metrics) {
     }
 }
 
-/// What is known from the last question: neighbours often ask about the same account and connector.
+/// Results of the last question. Neighbours are often about the same account and connector.
 #[derive(Default)]
 struct Neighbour<'a>(Option<NeighbourAnswer<'a>>);
 
 struct NeighbourAnswer<'a> {
-    /// But for its pod.
+    /// The last question, without its pod.
     question: AccessQuestion<&'a str>,
     user: User,
     lacks_standing: bool,
 }
 
 impl<'a> Neighbour<'a> {
-    /// What holds for a question as well.
+    /// The results that also hold for a question.
     fn of(&mut self, question: AccessQuestion<&'a str>) -> &mut NeighbourAnswer<'a> {
         let question = AccessQuestion {
             pod: None,
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(refusal.reason, "FIELD_MISSING");
     }
 
-    /// May ask about the namespaces whose number is even.
+    /// Allows the namespaces whose number is even.
     fn half_allowed() -> CallerReviews {
         let service = tower::service_fn(|request: Request<Body>| async move {
             let body = request.into_body().collect().await.unwrap().to_bytes();
@@ -403,7 +403,7 @@ mod tests {
                 asked.connector.namespace = format!("n-{number}");
                 v1::AccessQuestion::from(asked)
             };
-            // Each twice, and its neighbours between.
+            // Each number twice, and its neighbours between.
             let numbers: Vec<_> = (0..count).chain(0..count).collect();
             let message = BatchCheckAccessRequest {
                 questions: numbers.iter().map(|it| of(*it)).collect(),

@@ -6,8 +6,8 @@ use service_kit::reviews::POD_UID;
 /// One caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum CallerIdentity {
-    /// A user of the cluster. A daemon has one account on every node and is one caller on each: a token that is bound
-    /// to a pod is told apart by the pod. Nothing else that a user may choose counts.
+    /// A user of the cluster. A daemon has one account on every node and is one caller on each: tokens that are bound
+    /// to a pod are distinguished by the pod. Nothing else that a user may choose counts.
     User {
         name: String,
         pod: Option<Vec<String>>,

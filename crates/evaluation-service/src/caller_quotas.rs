@@ -1,10 +1,10 @@
-//! How much each caller may have of the service at the same time. A caller that wants more is refused or waits, and no
-//! other caller notices.
+//! The limits of each caller at the same time. A caller that wants more is refused or waits, and no other caller
+//! notices.
 //!
 //! Owns: how many calls, streams, messages and questions to the API server each caller has. Refuses to know: which
-//! connections and tokens count as one caller (`caller_identity`), and who may ask about what.
+//! connections and tokens count as one caller (`caller_identity`), and the rights of callers.
 //!
-//! Invariant: what a caller takes is given back when the last thing that it was taken for is gone, however that ended.
+//! Invariant: a share is returned when its last use is over, however that ended.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,19 +17,19 @@ use crate::error::Refused;
 use crate::metrics::Metrics;
 use crate::stream_memory::{StreamBudget, StreamMemory};
 
-/// Messages with objects that are in memory at the same time: of all callers, and of one. One has fewer than may be
-/// evaluated before a grant, so that others find a place.
+/// Messages with objects that are in memory at the same time: of all callers, and of one. One caller has fewer than
+/// may be evaluated before a grant, so that others find a place.
 pub(crate) const MESSAGES: usize = 12;
 const MESSAGES_OF_ONE: usize = 8;
-/// The same of messages with many questions.
+/// The same for messages with many questions.
 const BATCHES: usize = 24;
 const BATCHES_OF_ONE: usize = 8;
-/// Questions to the API server for one caller at the same time, fewer than of any kind for all.
+/// Questions to the API server for one caller at the same time. There are fewer than of any kind for all.
 const QUESTIONS: usize = 12;
-/// How long a call waits to ask the API server: after a restart all callers come at once.
+/// How long a call waits to ask the API server. After a restart all callers come at once.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// How much one caller may have at the same time.
+/// The limits of one caller at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallerLimits {
     /// Calls that are being answered.
@@ -38,7 +38,7 @@ pub struct CallerLimits {
     pub streams: usize,
 }
 
-/// What is limited, by the word of its metric.
+/// The limited resource, by the word of its metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rpc {
     Call,
@@ -61,12 +61,12 @@ impl Rpc {
     }
 }
 
-/// What a caller holds of one quota, until this is dropped.
+/// A caller's share of one quota, until this is dropped.
 pub(crate) type CallerPermit = quota::Permit<Arc<CallerIdentity>>;
 /// One call or stream of a caller, until the last clone of this is dropped.
 pub(crate) type OpenCall = Arc<CallerPermit>;
 
-/// The quotas of all callers. Clones are the same ones.
+/// The quotas of all callers. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Quotas(Arc<CallerQuotaState>);
 
@@ -100,7 +100,7 @@ impl Quotas {
         }))
     }
 
-    /// Those of a caller.
+    /// The quotas of a caller.
     pub(crate) fn of(&self, caller: CallerIdentity) -> CallerQuotas {
         CallerQuotas {
             caller: Arc::new(caller),
@@ -110,7 +110,7 @@ impl Quotas {
 }
 
 impl CallerQuotas {
-    /// Begins a call or a stream, at once or not at all: waiting would take memory as well.
+    /// Begins a call or a stream, at once or not at all, because waiting would also take memory.
     pub(crate) fn begin(&self, kind: Rpc) -> Result<OpenCall, Refused> {
         let quotas = &self.all.0;
         let quota = match kind {
@@ -124,17 +124,17 @@ impl CallerQuotas {
         Ok(Arc::new(open))
     }
 
-    /// Waits for a message with objects, behind none but the caller's own.
+    /// Waits for a place for a message with objects, behind only the caller's own messages.
     pub(crate) async fn message(&self) -> CallerPermit {
         self.all.0.messages.take(self.caller(), 1).await
     }
 
-    /// Waits for a message with many questions, behind none but the caller's own.
+    /// Waits for a place for a message with many questions, behind only the caller's own messages.
     pub(crate) async fn batch(&self) -> CallerPermit {
         self.all.0.batches.take(self.caller(), 1).await
     }
 
-    /// Waits until the API server may be asked something for this caller, behind none but its own questions.
+    /// Waits until the API server may be asked for this caller, behind only its own questions.
     pub(crate) async fn question(&self) -> Result<CallerPermit, Refused> {
         let question = self.all.0.questions.take(self.caller(), 1);
         let question = timeout(LONGEST_WAIT, question).await;
@@ -253,7 +253,7 @@ mod tests {
         let caller = quotas.of(user("a", &[]));
         let place = take_all(&caller, Rpc::Call).pop().unwrap();
         drop(caller);
-        // What it has counts, even if everything else about it was forgotten meanwhile.
+        // Its open calls count, even if the rest about it was forgotten meanwhile.
         let again = quotas.of(user("a", &[]));
         assert_eq!(take_all(&again, Rpc::Call).len(), LIMITS.calls - 1);
         drop((again, place));

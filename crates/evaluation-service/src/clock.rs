@@ -1,6 +1,6 @@
-//! The time that everything here goes by: the wall clock.
+//! The time of the whole service: the wall clock.
 //!
-//! Whole histories are played in tests, where it goes by the virtual time of their runtime.
+//! Tests play whole histories. There it follows the virtual time of their runtime.
 
 #[cfg(not(test))]
 pub(crate) use service_kit::clock::now;
@@ -18,7 +18,7 @@ mod virtually {
         static BEGUN: Cell<Option<(Timestamp, Instant)>> = const { Cell::new(None) };
     }
 
-    /// On this thread time goes by the clock of its runtime, and it is this moment now.
+    /// On this thread time follows the clock of its runtime, and it is this moment now.
     pub(crate) fn begin(moment: Timestamp) {
         BEGUN.set(Some((moment, Instant::now())));
     }

@@ -1,4 +1,4 @@
-//! Why a call is not answered, and the one table from that to gRPC.
+//! Why a call is not answered, and the one table of the gRPC codes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,19 +20,19 @@ pub enum Refused {
     /// The caches are not complete yet, or the process is about to end.
     #[error("the service is not ready; try again")]
     NotReady,
-    /// A cache has not heard from the API server for too long: what it shows may not hold any more.
+    /// A cache has not heard from the API server for too long. Its content may be outdated.
     #[error("the service has not heard from the API server for too long; try again")]
     Stale,
     /// There is no token in the metadata.
     #[error("authorization: a bearer token of audience connectors-evaluation is needed")]
     NoToken,
-    /// The API server does not know the token, or it is for somebody else.
+    /// The API server does not know the token, or the token is for another audience.
     #[error("authorization: the token is not valid for audience connectors-evaluation")]
     BadToken,
-    /// The API server cannot be asked what has to be asked of it.
+    /// The API server cannot answer a necessary question.
     #[error("the API server cannot be asked now; try again")]
     NoReview(#[source] retry::CallError),
-    /// Too much is being asked of the API server.
+    /// Too many questions to the API server are open.
     #[error("too much is being asked of the API server; try again")]
     TooManyReviews,
     /// The caller may not ask about the namespace.
@@ -40,13 +40,13 @@ pub enum Refused {
         "the caller may not create evaluations.connectors.alauda.io in namespace {0}, which is needed to ask about its connectors"
     )]
     Forbidden(String),
-    /// The question is none.
+    /// The question is invalid.
     #[error(transparent)]
     Question(#[from] QuestionError),
     /// A policy that no API server would store.
     #[error("policy: is longer than 1 MiB")]
     PolicyTooLong,
-    /// Objects that are too many, or too many parts, to be read.
+    /// There are too many objects, or they have too many parts, to be read.
     #[error(
         "the policy and the objects take too much memory to be read; ask about fewer at a time"
     )]
@@ -57,10 +57,10 @@ pub enum Refused {
     /// More questions than one call may ask.
     #[error("questions: at most {MOST_QUESTIONS} in one call")]
     TooManyAtOnce,
-    /// The token that is asked about is not valid.
+    /// The token in the question is not valid.
     #[error("token: is not a valid service account token")]
     SubjectToken,
-    /// It is for somebody else.
+    /// The token is for another audience.
     #[error("token: is not for audience {POD_TOKEN_AUDIENCE}")]
     SubjectAudience,
     /// It belongs to no pod.
@@ -69,28 +69,28 @@ pub enum Refused {
     /// A part of the request is not JSON.
     #[error("{0}: is not JSON")]
     Json(String),
-    /// Before or after the grant is not said.
+    /// The stage, before or after the grant, is missing.
     #[error("stage: must be before or after the grant")]
     Stage,
-    /// A field that is shared has no path.
+    /// A shared field has no path.
     #[error("candidates: shared_fields: {0}")]
     SharedFields(SharedFieldsError),
-    /// The time since which creators are true cannot be read.
+    /// The time since which creators are protected cannot be read.
     #[error("creators_since: is no time")]
     CreatorsSince,
     /// The candidates of one check are given twice.
     #[error("candidates: check {0:?} is named twice")]
     CheckTwice(String),
-    /// The request makes no sense as a whole.
+    /// The request is inconsistent as a whole.
     #[error(transparent)]
     Judge(#[from] JudgeError),
     /// More Rego than one call may ask for.
     #[error("the checks need {0} Rego evaluations, more than one call may ask for")]
     TooMuchRego(usize),
-    /// Others, or other checks of the same namespace, are being evaluated.
+    /// Other callers' checks, or other checks of the same namespace, are being evaluated.
     #[error("too many checks are being evaluated; try again")]
     TooBusy,
-    /// There is nothing in a message of a stream.
+    /// A message of a stream is empty.
     #[error("the message has no action")]
     NoAction,
     /// An id stands for two questions.
@@ -99,13 +99,13 @@ pub enum Refused {
     /// More questions than one stream may carry.
     #[error("a stream carries no more questions; end some of them")]
     TooManyQuestions,
-    /// More ids than anybody keeps track of.
+    /// More ids than the service remembers.
     #[error("the stream has carried enough questions; begin another")]
     TooManyIds,
-    /// The caller has to prove again who it is.
+    /// The caller has to prove its identity again.
     #[error("the stream has lasted long enough; begin another")]
     TooOld,
-    /// The caller does not read what it is told.
+    /// The caller does not read its answers.
     #[error("the stream is not being read")]
     Unread,
     /// The caller has as many calls in progress as it may.
@@ -114,7 +114,7 @@ pub enum Refused {
     /// The caller has as many streams open as it may.
     #[error("the caller has too many streams open; end some of them")]
     TooManyStreams,
-    /// The call took longer than any may.
+    /// The call exceeded the time limit.
     #[error("the call took too long")]
     TooLate,
     /// A part of the service failed.
@@ -122,13 +122,13 @@ pub enum Refused {
     Internal,
 }
 
-/// Soon enough that nobody waits for long, late enough that what is in the way may be gone.
+/// Soon enough for a short wait, late enough for the obstacle to be gone.
 const SOON: Duration = Duration::from_secs(1);
-/// What is stale stays so for a while.
+/// Stale caches stay so for a while.
 const LATER: Duration = Duration::from_secs(5);
 
 impl Refused {
-    /// The table: the gRPC status code, the word for programs, and when trying again can help.
+    /// The table: the gRPC status code, the word for programs, and when another try can help.
     const fn row(&self) -> (Code, Reason, Option<Duration>) {
         match self {
             Self::NotReady => (Code::Unavailable, Reason::NotReady, Some(SOON)),
@@ -185,7 +185,7 @@ impl Refused {
         self.row().1
     }
 
-    /// What the refusal is about, where that is a field or a namespace.
+    /// The field or namespace of the refusal, if it has one.
     #[must_use]
     pub fn metadata(&self) -> HashMap<String, String> {
         let about = match self {
@@ -226,7 +226,7 @@ impl Refused {
         pair.into_iter().collect()
     }
 
-    /// What the API server said is for the log, not for the caller.
+    /// Logs the API server's answer, which is not for the caller.
     fn log(&self) {
         if let Self::NoReview(source) = self {
             warn!(error = report(source), "the API server cannot be asked");

@@ -32,21 +32,21 @@ use rego_workers::{ModuleOutcome, WorkerPool};
 
 /// Rego evaluations of one call. A policy has at most 32 checks, and a request at most 512 objects.
 const MOST_REGO: usize = 512;
-/// All evaluations of one call together: the caller waits no longer than 15 seconds.
+/// The time for all evaluations of one call. The caller waits no longer than 15 seconds.
 pub(crate) const ALL_REGO: Duration = Duration::from_secs(10);
 
-/// A question of so many bytes is prepared at once: to hand it over takes longer.
+/// A question of at most so many bytes is prepared on the same task, because a handover takes longer.
 const SHORT: usize = 64 * 1024;
 
-/// An answer, the policy that it is about, and whether the same question would get it again.
+/// An answer, its policy, and whether the same question would get it again.
 pub(crate) struct JudgedQuestion {
     pub(crate) policy: Arc<GatedPolicy>,
     pub(crate) answer: EvaluateChecksResponse,
-    /// Every module gave an answer of its own: no limit and no accident was in play.
+    /// Every module gave an answer of its own: no limit and no accident affected it.
     pub(crate) is_certain: bool,
 }
 
-/// Before or after the grant.
+/// The stage: before or after the grant.
 pub(crate) fn stage(request: &EvaluateChecksRequest) -> Result<Stage, Refused> {
     match EvaluationStage::try_from(request.stage) {
         Ok(EvaluationStage::BeforeGrant) => Ok(Stage::BeforeGrant),
@@ -55,7 +55,7 @@ pub(crate) fn stage(request: &EvaluateChecksRequest) -> Result<Stage, Refused> {
     }
 }
 
-/// What is asked about a policy.
+/// Reads the question about a policy.
 pub fn read(request: &EvaluateChecksRequest) -> Result<PolicyQuestion<()>, Refused> {
     let EvaluateChecksRequest {
         policy: _,
@@ -97,8 +97,8 @@ pub fn read(request: &EvaluateChecksRequest) -> Result<PolicyQuestion<()>, Refus
     })
 }
 
-/// The namespace of a policy, whose permission is needed to ask about it, before anything of the policy takes
-/// memory: anybody may send one. What is odd about it is found when it is read.
+/// The namespace of a policy, before any part of the policy takes memory. The caller needs a permission there,
+/// because any client may send a policy. Its faults are found when it is read.
 pub(crate) fn namespace_in(policy: &[u8]) -> Result<String, Refused> {
     #[derive(Deserialize)]
     struct Object<'a> {
@@ -122,7 +122,7 @@ pub(crate) fn namespace_in(policy: &[u8]) -> Result<String, Refused> {
     Ok(namespace.unwrap_or_default())
 }
 
-/// The policy of this namespace. Of two namespaces in one text the other one may count for who reads it whole.
+/// The policy of this namespace. If a text has two namespaces, a reader of the whole text might use the other one.
 pub(crate) fn policy_in(namespace: &str, policy: &[u8]) -> Result<Value, Refused> {
     let policy = json("policy", policy)?;
     if namespace_of(&policy) == namespace {
@@ -138,12 +138,12 @@ fn namespace_of(policy: &Value) -> String {
     namespace.unwrap_or_default().to_owned()
 }
 
-/// Names the field and nothing of what it holds.
+/// The error names the field and quotes nothing of its content.
 pub(crate) fn json(field: &str, bytes: &[u8]) -> Result<Value, Refused> {
     serde_json::from_slice(bytes).map_err(|_| Refused::Json(field.to_owned()))
 }
 
-/// What the checks say, with the help of workers where there is Rego.
+/// The results of the checks, with the help of workers where there is Rego.
 pub(crate) async fn judge(
     policy: FoundPolicy,
     asked: &Arc<EvaluateChecksRequest>,
@@ -153,11 +153,11 @@ pub(crate) async fn judge(
 ) -> Result<JudgedQuestion, Refused> {
     let is_short = asked.encoded_len() <= SHORT;
     let (policy, prepared, _memory) = if is_short {
-        // There are so few of them at a time that whatever they come to is little.
+        // There are so few of them at a time that their total is small.
         let (policy, prepared) = prepare(policy, asked)?;
         (policy, prepared, None)
     } else {
-        // To read large objects, and paths and selectors over them, would keep other calls from their turn.
+        // Reading large objects, and evaluating paths and selectors on them, would delay other calls.
         let (heavy, is_new) = (Arc::clone(asked), policy.is_new());
         let weight = spawn_blocking(move || weight(&heavy, is_new)).await;
         let weight = weight.map_err(|_| Refused::Internal)?;
@@ -189,7 +189,7 @@ fn prepare(
     Ok((policy, judge::prepare(question)?))
 }
 
-/// What a question takes when it is read.
+/// The memory that a question takes when it is read.
 fn weight(asked: &EvaluateChecksRequest, is_new: bool) -> usize {
     let EvaluateChecksRequest {
         policy,
@@ -205,8 +205,8 @@ fn weight(asked: &EvaluateChecksRequest, is_new: bool) -> usize {
     texts.map(|text| weigh(text)).sum()
 }
 
-/// The answers that come in time, in the order of the questions. The judge takes missing ones for
-/// failures. That nobody was free to look at one says nothing about the check.
+/// The answers that come in time, in the order of the questions. The judge counts missing ones as failures. A lack of
+/// free workers says nothing about the check.
 async fn ask(
     prepared: &Prepared,
     pool: &WorkerPool,

@@ -1,6 +1,6 @@
-//! `Explain`: every policy of a connector's namespace, whether it applies, and what became of its checks.
+//! `Explain`: every policy of a connector's namespace, whether it applies, and the results of its checks.
 //!
-//! A pure function of what the caches know, and of what was read live of the request and the account.
+//! A pure function of the caches, and of live reads of the request and the account.
 
 use std::collections::BTreeMap;
 
@@ -25,22 +25,22 @@ use crate::world::{ExplainedPolicy, Labels, PolicyText, World};
 const NOT_KEPT: &str = "the policies of the namespace take more bytes than this service keeps, so that it is not known \
                         here what this one says: make them shorter, or spread them over namespaces";
 
-/// What was read live.
+/// The live reads.
 #[derive(Debug, Default)]
 pub(crate) struct ExplainReads {
-    /// The labels of the service account, where they matter and there is one.
+    /// The labels of the service account, if they matter and the account exists.
     pub(crate) account: Option<Labels>,
     /// The request that decides for the pod.
     pub(crate) request: Option<AccessRequest>,
 }
 
-/// Whether the labels of a service account can make a difference in a namespace.
+/// Whether the labels of a service account can change a result in a namespace.
 pub(crate) fn needs_account(world: &World, namespace: &str) -> bool {
     let mut policies = world.catalog.policies(namespace);
     policies.any(|(_, policy)| policy.spec().is_some_and(looks_at_account))
 }
 
-/// The explanation, from what is known at this time.
+/// The explanation from the known objects, at this time.
 pub(crate) fn explain(
     world: &World,
     question: &AccessQuestion,
@@ -85,7 +85,7 @@ pub(crate) fn explain(
     }
 }
 
-/// What the request says about policies, by their UID.
+/// The request's records of policies, by their UID.
 struct RequestedPolicies<'a>(BTreeMap<&'a str, &'a MatchedPolicy>);
 
 impl<'a> RequestedPolicies<'a> {
@@ -104,7 +104,7 @@ impl<'a> RequestedPolicies<'a> {
     }
 }
 
-/// A policy for the question which ones count; none that cannot be read, or is on its way out.
+/// A policy for the question which policies count. None if it cannot be read or is being deleted.
 fn counted<'a>((name, policy): (&'a String, &'a ExplainedPolicy)) -> Option<CountedPolicy<'a>> {
     let spec = policy.spec().filter(|_| !policy.is_going)?;
     Some(CountedPolicy {
@@ -114,7 +114,7 @@ fn counted<'a>((name, policy): (&'a String, &'a ExplainedPolicy)) -> Option<Coun
     })
 }
 
-/// What a policy says to the account and the connector of the question.
+/// The results of a policy for the account and the connector of the question.
 fn of_policy(
     sight: &PolicySight<'_>,
     name: &str,
@@ -168,7 +168,7 @@ const fn wire(word: PolicyWord) -> PolicyApplies {
     }
 }
 
-/// A policy that a request was matched with, and that is not there any more.
+/// A policy that a request was matched with, and that no longer exists.
 fn gone(matched: &MatchedPolicy) -> PolicyExplanation {
     told(
         matched.name(),
@@ -203,7 +203,7 @@ fn told(
     }
 }
 
-/// The policy's checks in its order, then what was judged for checks that it does not have any more.
+/// The policy's checks in its order, then the judged checks that it no longer has.
 fn look_at_checks(checks: &[Check], matched: Option<&MatchedPolicy>) -> Vec<CheckExplanation> {
     let refs = matched.map_or([].as_slice(), |matched| matched.check_refs.as_slice());
     let mut told: Vec<CheckExplanation> = checks
@@ -277,7 +277,7 @@ pub(crate) fn request(world: &World, question: &AccessQuestion) -> Option<(Strin
     Some((request.name.to_string(), uid.to_owned()))
 }
 
-/// The request as it was read, if it is the one that decides.
+/// The request that was read, if it is the one that decides.
 pub(crate) fn same(read: Option<AccessRequest>, uid: &str) -> Option<AccessRequest> {
     read.filter(|request| request.metadata.uid.as_deref() == Some(uid))
 }

@@ -33,17 +33,17 @@ use crate::service::Service;
 
 pub(crate) use guarded_body::GuardedBody;
 
-/// How long a call may take, reading its message and waiting for its turn included. A stream has begun
-/// by then, and goes on.
+/// The time limit of a call, including the read of its message and the wait for its turn. A stream has begun by then,
+/// and continues.
 const LONGEST_CALL: Duration = Duration::from_secs(30);
-/// How long a message with many questions may take to come: it keeps a place from others.
+/// The time limit for receiving a message with many questions, because it occupies a place.
 const LONGEST_COMING: Duration = Duration::from_secs(5);
-/// The longest message with many questions. As many as one call may ask, each of the longest names that there
-/// can be, are shorter.
+/// The longest message with many questions. The most questions of one call, all with the longest possible names, are
+/// shorter.
 const LONGEST_QUESTIONS: usize = 2 * 1024 * 1024;
-/// The longest message with one question, or of a stream, or about somebody's token.
+/// The longest message with one question, or of a stream, or about a token.
 const LONGEST_QUESTION: usize = 64 * 1024;
-/// The longest health request, which needs no token: it holds a name.
+/// The longest health request, which needs no token: it contains a name.
 const LONGEST_PROBE: usize = 1024;
 /// Health requests at the same time, and the time for each.
 const PROBES: usize = 64;
@@ -88,20 +88,20 @@ pub(crate) struct Gate {
     proof: CallProof,
 }
 
-/// What is behind it. Shared, so that a call does not begin with a copy of each of these.
+/// The services behind the gate. They are shared, so that a call does not copy each of them.
 struct Behind {
     service: Service,
     health: Other,
     reflection: Option<Other>,
-    /// For calls that bring objects.
+    /// The service for calls with objects.
     objects: EvaluationServer<Service>,
-    /// For all others.
+    /// The service for all other calls.
     questions: EvaluationServer<Service>,
     probes: Semaphore,
 }
 
 impl Gate {
-    /// For callers that show a token.
+    /// The gate for callers that show a token.
     pub(crate) fn new(service: Service) -> Self {
         let behind = Behind {
             health: health(service.clone()),
@@ -117,7 +117,7 @@ impl Gate {
         }
     }
 
-    /// For a user of this machine, who needs no token.
+    /// The gate for a user of this machine, who needs no token.
     pub(crate) fn for_user(&self, user: u32) -> Self {
         Self {
             behind: Arc::clone(&self.behind),
@@ -167,7 +167,7 @@ impl Gate {
         )
         .await
         {
-            // Until the answer is sent or the client is gone.
+            // Held until the answer is sent or the client is gone.
             Ok(Ok(response)) => response.map(|body| Body::new(GuardedBody::new(body, open))),
             Ok(Err(error)) => refused(error),
             Err(_) => refused(Refused::TooLate),
@@ -175,7 +175,7 @@ impl Gate {
     }
 }
 
-/// How long a call may take: no longer than its caller waits.
+/// The time limit of a call: no longer than its caller waits.
 fn limit(headers: &HeaderMap) -> Duration {
     let wanted = headers.get(deadline::HEADER);
     let wanted = wanted.and_then(|text| deadline::parse(text.to_str().ok()?));
@@ -243,14 +243,14 @@ fn health(service: Service) -> Other {
     BoxCloneSyncService::new(server.max_decoding_message_size(LONGEST_PROBE))
 }
 
-/// Describes the protocol, in both versions that clients ask for. None when the description cannot be
-/// read, which a test would have noticed.
+/// Describes the protocol, in both versions that clients use. None when the description cannot be read, which a test
+/// would have noticed.
 fn reflection() -> Option<Other> {
     let describe = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTOR)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            // The details of refusals.
+            // The types of the details of refusals.
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
     let old = describe().build_v1alpha().ok()?;

@@ -1,8 +1,8 @@
 //! `grpc.health.v1`: whether access questions are answered at this moment.
 //!
-//! Without a token, because who probes has none, and nothing is told that the port of the probes does
-//! not tell anybody. `Watch` is not offered: everybody could hold a connection open by it. Clients take
-//! that, as the protocol demands, for a service whose health is not watched.
+//! It needs no token, because a prober has none, and it tells no more than the port of the probes. `Watch` is not
+//! offered, because any client could hold a connection open by it. As the protocol demands, clients then assume a
+//! service whose health is not watched.
 
 use evaluation_api::v1::evaluation_server::SERVICE_NAME;
 use tokio_stream::Empty;

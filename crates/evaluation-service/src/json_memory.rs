@@ -1,7 +1,7 @@
-//! How much JSON may be in memory, read, at the same time. A message is weighed before it is read, and waits until
-//! there is enough memory left.
+//! The limit of parsed JSON in memory. A message is weighed before it is read, and waits until there is enough memory
+//! left.
 //!
-//! Owns: how much memory there is for questions of each purpose. Refuses to know: what they say.
+//! Owns: the memory for questions of each purpose. Refuses to know: their content.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::error::Refused;
 use crate::slots::Purpose;
 
 const MIB: usize = 1024 * 1024;
-/// The most that one question may take. Objects as clusters have them take some fifteen times their text.
+/// The limit of one question. Usual objects of clusters take some fifteen times their text.
 pub(crate) const MOST: usize = 40 * MIB;
-/// All questions before a grant, and policies as they are written.
+/// The limit of all questions before a grant, and of policies that are being written.
 const NEW: usize = 120 * MIB;
-/// All questions about existing grants. They wait for no other questions.
+/// The limit of all questions about existing grants. They wait for no other questions.
 const GRANTED: usize = 80 * MIB;
-/// It is counted in these: a semaphore has no place for so many bytes.
+/// The unit of the count, because a semaphore cannot count so many bytes.
 const UNIT: usize = 1024;
-/// How long a call waits for memory. The caller comes again.
+/// How long a call waits for memory. The caller tries again.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Memory for questions.
@@ -41,8 +41,8 @@ impl Default for JsonMemory {
 }
 
 impl JsonMemory {
-    /// Waits for so much memory, but not for long. The permit goes where the objects go: they are read to the end, even
-    /// if no caller waits for that any more.
+    /// Waits for so much memory, but not for long. The permit stays with the objects: they are read to the end, even
+    /// if no caller waits any more.
     pub(crate) async fn take(
         &self,
         weight: usize,
@@ -66,7 +66,7 @@ impl JsonMemory {
 
 #[cfg(test)]
 impl JsonMemory {
-    /// Whether nothing is taken of it.
+    /// Whether all memory is free.
     pub(crate) fn is_free(&self) -> bool {
         let Self { new, granted } = self;
         new.available_permits() == NEW / UNIT && granted.available_permits() == GRANTED / UNIT

@@ -3,12 +3,12 @@
 //! Owns: the gRPC API of the evaluation service, the caches behind it, and the review of its callers. Rego runs in worker
 //! processes (`rego-workers`).
 //!
-//! Refuses to know: why a request is in the phase that it is in, who asks for what reason, and anything
-//! that would have to be written to the cluster.
+//! Refuses to know: why a request is in its phase, the callers' reasons, and anything that would have to be written
+//! to the cluster.
 //!
-//! Invariant: a yes rests on objects that were read whole. Before every cache had its first complete
-//! list there is no answer at all; what cannot be read counts for nothing; what Rego does to its worker
-//! is an answer for nobody else.
+//! Invariant: a yes relies on objects that were read whole. There is no answer at all before every cache had its
+//! first complete list. Unreadable objects count for nothing. The effect of Rego on its worker is never another
+//! caller's answer.
 
 pub mod access_decision;
 pub mod args;
@@ -66,12 +66,12 @@ use service::Service;
 use slots::Slots;
 use world::{Follow, Shared};
 
-/// It answers on every processor. What blocks are files and objects too large to be read between two answers.
+/// It answers on every processor. File access and the reading of very large objects block.
 const THREADS: Threads = Threads {
     working: usize::MAX,
     blocking: 16,
 };
-/// How long calls may take to end when the process does.
+/// The time that calls have to end when the process ends.
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// The whole process: the service, or one of its workers.
@@ -86,7 +86,7 @@ pub fn main() -> ExitCode {
     process::main("evaluation-service", THREADS, run(Args::parse()))
 }
 
-/// Runs the service until it is told to end.
+/// Runs the service until it must end.
 pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let limits = args.rego_limits();
     let caller_limits = args.caller_limits();

@@ -1,4 +1,4 @@
-//! What an explanation needs and no cache holds: read from the API server when it is asked for.
+//! Objects for explanations that no cache contains: read from the API server on demand.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::world::Strict;
 
 /// Reads at the same time.
 const READS: usize = 16;
-/// How long a read waits for its turn.
+/// The time that a read waits for its turn.
 const PLACE: Duration = Duration::from_secs(2);
 const POLICY: RetryPolicy = RetryPolicy {
     attempts: 2,
@@ -36,7 +36,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Has read nothing yet.
+    /// A reader without reads so far.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Live {
         }
     }
 
-    /// The labels of a service account; none when there is none.
+    /// The labels of a service account. None when it does not exist.
     pub(crate) async fn account_labels(
         &self,
         namespace: &str,
@@ -62,7 +62,7 @@ impl Live {
         Ok(found.map(|found| found.metadata.labels.unwrap_or_default()))
     }
 
-    /// A whole request; none when there is none that can be read.
+    /// A whole request. None when there is none that can be read.
     pub(crate) async fn request(
         &self,
         namespace: &str,

@@ -1,4 +1,4 @@
-//! What the service tells about itself.
+//! The metrics of the service.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ families! {
         pub(crate) subscriptions: gauge("connectors_evaluation_subscriptions", "Questions on all streams of access answers"),
         /// Connections that are open.
         pub(crate) connections: gauge("connectors_evaluation_connections", "Connections of callers"),
-        /// Objects whose version in the caches is older than what could not be read.
+        /// Objects of which the caches have an older version, because the newer one could not be read.
         pub(crate) dropped: counters(
             "connectors_evaluation_unreadable_objects_total",
             "Objects that were left out of decisions because they cannot be read, by kind",

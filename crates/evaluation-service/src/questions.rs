@@ -1,4 +1,4 @@
-//! The questions of one stream: which of them a change can make a difference to, and what was said last.
+//! The questions of one stream: which of them a change may affect, and their last answers.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,7 @@ use crate::world::{TupleRef, WorldChange};
 
 /// Questions that a stream carries at the same time.
 pub(crate) const MOST_OPEN: usize = 10_000;
-/// Ids that a stream ever saw: they may not be used twice, so they are remembered.
+/// The ids that one stream may use. They may not be used twice, so they are remembered.
 const MOST_IDS: usize = 200_000;
 
 /// The questions of a stream.
@@ -28,27 +28,27 @@ pub(crate) struct Questions {
     hashing: RandomState,
     open: HashMap<u64, Box<OpenQuestion>>,
     ids: HashSet<u64>,
-    /// By the hash of what they are about. Where two hashes meet, one question too many is looked at.
+    /// By the hash of the tuple. When two hashes are equal, one question too many is checked.
     by_tuple: HashMap<u64, BTreeSet<u64>>,
     by_namespace: HashMap<String, Namespace>,
-    /// Of those, the ones about which nobody has found out whether the caller may ask, or not lately: whoever is
-    /// always asking about something new keeps none of them from its turn.
+    /// The namespaces without a recent review of the caller's right, in a fair order. New namespaces keep none of
+    /// them from its turn.
     unreviewed: BTreeMap<u64, String>,
-    /// The next one's number in that order.
+    /// The next number in that order.
     turn: u64,
-    /// To be looked at.
+    /// The questions to be checked.
     dirty: BTreeSet<u64>,
-    /// As many questions and namespaces as there ever were at one time.
+    /// The largest numbers of questions and namespaces so far.
     most: (usize, usize),
 }
 
-/// A namespace that somebody asks about.
+/// A namespace in the questions.
 #[derive(Debug, Default)]
 struct Namespace {
     ids: BTreeSet<u64>,
-    /// Its questions are not looked at before the caller may ask them.
+    /// Its questions are not checked before the caller may ask them.
     is_allowed: bool,
-    /// Its place among those that are to be reviewed.
+    /// Its place among the namespaces to be reviewed.
     turn: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ struct OpenQuestion {
     said: Option<AnswerDigest>,
 }
 
-/// An answer, whenever it was found, in so many bytes however much it says.
+/// The digest of an answer, independent of time, in a fixed number of bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct AnswerDigest([u8; 32]);
 
@@ -86,7 +86,7 @@ impl Questions {
         }
     }
 
-    /// Weighs a question that is about to be there: what goes with it, and the places that stay.
+    /// Weighs a question that will be added: the memory that it returns at its end, and the places that stay.
     fn weigh(&self, question: &AccessQuestion) -> (usize, usize) {
         let mut weight = (weights::question(question), 0);
         if self.open.len() >= self.most.0 {
@@ -101,8 +101,8 @@ impl Questions {
         weight
     }
 
-    /// Takes an id, for good. Every error but that there is no room ends the stream: nobody could tell
-    /// afterwards what an answer under this id is about.
+    /// Takes an id, for good. Every error except a lack of memory ends the stream, because afterwards answers under
+    /// this id would be ambiguous.
     pub(crate) fn take_id(&mut self, id: u64) -> Result<(), Refused> {
         if self.ids.contains(&id) {
             return Err(Refused::IdTwice(id));
@@ -114,7 +114,7 @@ impl Questions {
             self.ids.insert(id);
             Ok(())
         } else if self.memory.is_proven() {
-            // Others have the room. What is on the stream goes on, and the id stays free.
+            // Other callers have the memory. The stream continues, and the id stays free.
             Err(Refused::TooManyQuestions)
         } else {
             Err(Refused::TooManyIds)
@@ -157,7 +157,7 @@ impl Questions {
         Ok(())
     }
 
-    /// Forgets a question; one that is unknown is ignored.
+    /// Forgets a question. An unknown one is ignored.
     pub(crate) fn close(&mut self, id: u64) {
         let Some(open) = self.open.remove(&id) else {
             return;
@@ -178,7 +178,7 @@ impl Questions {
         self.memory.shrink(going);
     }
 
-    /// True when nothing was found to be allowed yet, and so much was asked that the next question waits for that.
+    /// True when nothing is allowed yet, and the questions so far fill the limit, so that the next one waits.
     pub(crate) fn is_unproven_and_full(&self) -> bool {
         !self.memory.is_proven() && self.memory.weight() >= UNPROVEN - weights::LARGEST
     }
@@ -187,7 +187,7 @@ impl Questions {
         self.open.len()
     }
 
-    /// A namespace about which has to be found out whether the caller may ask.
+    /// The next namespace for a review of the caller's right.
     pub(crate) fn next_unreviewed(&mut self) -> Option<String> {
         let (_, namespace) = self.unreviewed.pop_first()?;
         if let Some(found) = self.by_namespace.get_mut(&namespace) {
@@ -196,7 +196,7 @@ impl Questions {
         Some(namespace)
     }
 
-    /// What was allowed once need not be allowed any more.
+    /// Reviews again, because a right may have been removed.
     pub(crate) fn review_again(&mut self) {
         for (name, namespace) in &mut self.by_namespace {
             if namespace.turn.is_none() {
@@ -211,7 +211,7 @@ impl Questions {
         self.by_namespace.contains_key(namespace)
     }
 
-    /// The caller may ask about a namespace: what waited for that is looked at.
+    /// The caller may ask about a namespace: its waiting questions are checked.
     pub(crate) fn allow(&mut self, namespace: &str) {
         if let Some(namespace) = self.by_namespace.get_mut(namespace)
             && !namespace.is_allowed
@@ -222,7 +222,7 @@ impl Questions {
         }
     }
 
-    /// The caller may not, or not any more. Every question about the namespace is over.
+    /// The caller may not ask, or no longer. Every question about the namespace ends.
     pub(crate) fn refuse(&mut self, namespace: &str) -> BTreeSet<u64> {
         let namespace = self.by_namespace.get(namespace);
         let ids = namespace.map(|it| it.ids.clone()).unwrap_or_default();
@@ -232,7 +232,7 @@ impl Questions {
         ids
     }
 
-    /// Something changed.
+    /// A change happened.
     pub(crate) fn touch(&mut self, change: &WorldChange) {
         match change {
             WorldChange::Tuple(tuple) => {
@@ -253,8 +253,8 @@ impl Questions {
         !self.dirty.is_empty()
     }
 
-    /// Looks at what is to be looked at until something new is to be said, but not at more than `most`. A question
-    /// without an answer is to be looked at again.
+    /// Checks the open questions until one has a new answer, but not more than `most`. A question without an answer
+    /// is checked again.
     pub(crate) fn news(
         &mut self,
         most: usize,
@@ -295,7 +295,7 @@ impl Questions {
     }
 }
 
-/// Takes an id out of its set, and what has the set out of the index when it was the last.
+/// Removes an id from its set, and the set from the index when it was the last.
 fn remove<K: Eq + Hash, V>(
     index: &mut HashMap<K, V>,
     key: &K,

@@ -1,6 +1,6 @@
-//! Whether a request for access would lead anywhere: could a policy of the connector's namespace accept it?
+//! Whether a request for access could have an effect: could a policy of the connector's namespace accept it?
 //!
-//! Invariant: nothing rests on it but whether a request is made. What is not known is never a no.
+//! Invariant: it only decides whether a request is made. An unknown is never a no.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use jiff::Timestamp;
 
 use crate::world::{ExplainedPolicy, PolicyText, World};
 
-/// Comparisons of one look. Whoever writes policies chooses how many there are, and everybody pays: where so many
-/// are not enough, it is not known.
+/// The limit of comparisons in one look. Authors of policies choose their number, and all callers pay. Beyond the
+/// limit the result is unknown.
 const COMPARISONS: usize = 8192;
 
-/// Adds it to an answer, where somebody could act on it: a pod that has neither a permission nor a request.
+/// Adds it to an answer where it is useful: for a pod that has neither a permission nor a request.
 pub(crate) fn add(
     mut answer: AccessAnswer,
     world: &World,
@@ -51,7 +51,7 @@ fn find(world: &World, question: &AccessQuestion) -> Requestable {
     let asker = Asker {
         namespace: &subject.namespace,
         name: &subject.name,
-        // Accounts are not followed.
+        // There is no watch of accounts.
         labels: None,
         namespace_labels: world.catalog.namespace(&subject.namespace),
     };
@@ -78,7 +78,7 @@ fn find(world: &World, question: &AccessQuestion) -> Requestable {
     found
 }
 
-/// Comparisons that a policy may take; none where it accepts nobody.
+/// The comparisons that a policy may take. None if it accepts no subject.
 fn weight(policy: &ExplainedPolicy) -> Option<usize> {
     let spec = policy.spec().filter(|_| !policy.is_going)?;
     let requesters = policy.requesters.as_ref()?.weight();
@@ -119,7 +119,7 @@ mod tests {
         Timestamp::from_second(1000).unwrap()
     }
 
-    /// A connector, the asker's namespace, and caches that heard of the cluster just now.
+    /// A connector, the asker's namespace, and fresh caches.
     fn world() -> World {
         let mut world = World::default();
         world.config = Some(Config::CLOSED);
@@ -238,7 +238,7 @@ mod tests {
             put(&mut world, &format!("p{number}"), lengthen);
         }
         assert_eq!(said(&world), Requestable::Unknown);
-        // One that is kept, and could accept, is a yes.
+        // A kept policy that could accept is a yes.
         put(&mut world, "a", |_| ());
         assert_eq!(said(&world), Requestable::Yes);
     }
@@ -286,7 +286,7 @@ mod tests {
     fn caches_that_were_never_heard_or_not_lately_know_nothing() {
         let late = now() + MOST;
         assert_eq!(asked(&world(), &question(), late), Requestable::Unknown);
-        // Decisions need no policies, and this does.
+        // Decisions need no policies, but this does.
         let half = world();
         half.hear_what_decides(late);
         assert_eq!(asked(&half, &question(), late), Requestable::Unknown);
@@ -332,7 +332,7 @@ mod tests {
             it["spec"]["connector"] = json!({"names": names});
         });
         assert_eq!(said(&world), Requestable::Unknown);
-        // One that is found before is a yes all the same.
+        // A policy that is found earlier is still a yes.
         put(&mut world, "a", |_| ());
         assert_eq!(said(&world), Requestable::Yes);
     }

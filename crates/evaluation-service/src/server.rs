@@ -26,7 +26,7 @@ use calls::{Calls, CountedService};
 use inline_executor::InlineExecutor;
 use single_write::SingleWrite;
 
-/// One client per node and a few services. Further connections are closed.
+/// One client per node and a few services need one each. Further connections are closed.
 const CONNECTIONS: usize = 4096;
 /// Connections of one address. A process keeps one or two, but an address may hide many pods.
 const CONNECTIONS_OF_PEER: usize = 64;
@@ -35,11 +35,11 @@ const CALLS: u32 = 256;
 /// A client that vanished without closing is noticed after at most the sum of both.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PONG_WITHIN: Duration = Duration::from_secs(10);
-/// A connection without a call is closed after this. A client that needs it opens it again.
+/// A connection without a call is closed after this time. A client that needs it opens it again.
 const IDLE: Duration = Duration::from_mins(1);
 /// The time in which the client of an idle connection has to confirm that it is closing.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// Metadata is a token and little else.
+/// Metadata consists of a token and little else.
 const LONGEST_HEADERS: u32 = 32 * 1024;
 
 /// Serves TCP with TLS until it is time to stop, and then until every call is answered.

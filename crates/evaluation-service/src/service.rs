@@ -46,34 +46,34 @@ use rego_workers::WorkerPool;
 /// Answers calls. Clones share everything.
 #[derive(Clone)]
 pub struct Service {
-    /// What decisions are made from.
+    /// The shared world, from which decisions are made.
     pub shared: Arc<Shared>,
-    /// Who calls.
+    /// The reviews of callers.
     pub callers: CallerReviews,
-    /// What is read when it is asked for.
+    /// The live reads.
     pub live: Live,
-    /// Whose turn it is.
+    /// The turns of evaluations.
     pub slots: Slots,
-    /// Who runs Rego.
+    /// The workers for Rego.
     pub rego: WorkerPool,
-    /// What was said about checks before.
+    /// Earlier answers about checks.
     pub answers: Arc<AnswerCache>,
     /// Policies that were read before.
     pub policies: Arc<ParsedPolicies>,
-    /// What questions may take of memory.
+    /// The memory of questions.
     pub memory: Arc<JsonMemory>,
     /// Whether the caches are complete.
     pub readiness: Readiness,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
-    /// How long ago the caches may have heard from the API server.
+    /// The maximum time since the caches heard from the API server.
     pub max_staleness: Duration,
-    /// When streams end.
+    /// The signal that ends streams.
     pub stop: Stop,
 }
 
 impl Service {
-    /// As something that a connection can be served with, for messages of so many bytes.
+    /// The gRPC service for a connection, for messages of so many bytes.
     #[must_use]
     pub fn into_server(self, longest: usize) -> EvaluationServer<Self> {
         EvaluationServer::new(self)
@@ -81,7 +81,7 @@ impl Service {
             .max_encoding_message_size(LONGEST_MESSAGE)
     }
 
-    /// Whether there are answers at all.
+    /// Whether calls are answered at all.
     pub(crate) fn check_ready(&self) -> Result<(), Refused> {
         match self.readiness.status() {
             Ready::Ready => Ok(()),
@@ -114,14 +114,14 @@ impl Service {
         .await
     }
 
-    /// One look at the world, if it shows the cluster as it was lately.
+    /// One look at the world, if it is fresh enough.
     fn look<A>(&self, answer: impl FnOnce(&World, Timestamp) -> A) -> Result<A, Refused> {
         let (world, now) = (self.shared.read(), clock::now());
         world.fresh_for(now, self.max_staleness)?;
         Ok(answer(&world, now))
     }
 
-    /// The same; where authorizers have something to ask elsewhere first, a second look after that.
+    /// The same. If authorizers need lookups first, a second look follows these.
     async fn look_learning<A>(
         &self,
         answer: impl Fn(&World, Timestamp, Option<&mut Vec<Learning>>) -> A,
@@ -277,7 +277,7 @@ impl Service {
     }
 }
 
-/// What a mount would ask.
+/// The question that a mount would ask.
 fn question_of(request: ExplainRequest) -> Result<AccessQuestion, Refused> {
     let ExplainRequest {
         subject,
@@ -295,7 +295,7 @@ fn question_of(request: ExplainRequest) -> Result<AccessQuestion, Refused> {
     Ok(question.try_into()?)
 }
 
-/// Whom the gate let in.
+/// The caller that the gate admitted.
 fn caller<T>(request: &Request<T>) -> Result<Caller, Refused> {
     let caller = request.extensions().get().cloned();
     caller.ok_or(Refused::NoToken)
@@ -321,7 +321,7 @@ impl Evaluation for Service {
         &self,
         request: Request<BatchCheckAccessRequest>,
     ) -> Result<Response<BatchCheckAccessResponse>, Status> {
-        // Calls do not come here: the gate answers them from their bytes.
+        // Connections never call this: the gate answers these calls from their bytes.
         let caller = caller(&request)?;
         let message = request.into_inner().encode_to_vec();
         let answer = self.answer_batch(&caller, &message);
@@ -385,7 +385,7 @@ impl Evaluation for Service {
             let run = stream::run(context, request.into_inner(), said);
             tokio::spawn(async move {
                 run.await;
-                // It is over for the caller when its answer is gone, and for the service now.
+                // For the caller it ends with its answer, for the service now.
                 drop(open);
             });
             Ok(ReceiverStream::new(unsent))

@@ -1,6 +1,6 @@
 //! Slots for the evaluation of checks. The modules of one tenant may be as slow as their limits allow, and must not
-//! take the slots of others. Whether a grant still holds comes before new grants. Policies that are being written have
-//! slots of their own, for which no approval waits.
+//! take the slots of others. Checks of existing grants precede new grants. Policies that are being written have slots
+//! of their own, for which no approval waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use tokio::time::timeout;
 
 use crate::error::Refused;
 
-/// Open calls before a grant, or about a policy as it is written. Fewer than there are messages with objects, so that
-/// calls about existing grants find a place.
+/// Open calls before a grant, or about a policy that is being written. There are fewer than messages with objects, so
+/// that calls about existing grants find a place.
 const MOST_NEW: usize = 9;
-/// Of those, calls about policies as they are written. As many as run are left to approvals.
+/// Of those, calls about policies that are being written. As many as can run are left to approvals.
 const MOST_WRITTEN: usize = 3;
 /// Of those, calls of one policy namespace.
 const MOST_OF_ONE: usize = 5;
-/// The same about policies as they are written: one is left to others.
+/// The same for policies that are being written. One is left to others.
 const MOST_WRITTEN_BY_ONE: usize = MOST_WRITTEN - 1;
-/// Calls that are evaluated at the same time: anybody's, and those after a grant only.
+/// Calls that are evaluated at the same time: shared slots, and slots only for calls after a grant.
 const FOR_ALL: usize = 6;
 const FOR_GRANTED: usize = 2;
-/// Policies as they are written that are looked at at the same time, each by one worker.
+/// Policies being written that are evaluated at the same time, each by one worker.
 const FOR_WRITTEN: usize = 2;
 /// Of those, calls of one policy namespace.
 const RUNNING_OF_ONE: usize = 3;
-/// The same about policies as they are written.
+/// The same for policies that are being written.
 const RUNNING_WRITTEN_BY_ONE: usize = 1;
-/// How long a call waits for its turn. The caller comes again.
+/// How long a call waits for its turn. The caller tries again.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
-    /// Whether what was granted still holds.
+    /// Whether an existing grant still holds.
     Granted,
-    /// Whether something is to be granted.
+    /// Whether a new grant is given.
     New,
     /// Whether a policy could decide at all.
     Written,
@@ -59,7 +59,7 @@ impl From<Stage> for Purpose {
 pub struct Slots(Arc<SlotState>);
 
 struct SlotState {
-    /// Running calls: anybody's, those after a grant, and those about policies as they are written.
+    /// Running calls: in shared slots, after a grant, and about policies that are being written.
     all: Semaphore,
     granted: Semaphore,
     written: Semaphore,
@@ -70,8 +70,8 @@ struct SlotState {
     of_written: Lane,
 }
 
-/// What policy namespaces have of the calls for one purpose. A tenant's new pods do not keep its old ones from being
-/// looked after, nor its new policies its pods.
+/// The shares of policy namespaces in the calls for one purpose. A tenant's new pods do not delay checks of its old
+/// pods, nor do its new policies delay its pods.
 struct Lane {
     open: Quota<String>,
     running: TenantTurns<String>,
@@ -95,11 +95,11 @@ pub(crate) struct Slot<'a> {
 }
 
 impl Slots {
-    /// As many as fit so many workers.
+    /// Slots for so many workers.
     #[must_use]
     pub fn new(workers: usize) -> Self {
-        // One is left to other namespaces, unless there is only one. For that one a call waits for at most one module
-        // before, because workers are given out in the order of asking.
+        // One worker is left to other namespaces, unless there is only one. Then a call waits for at most one earlier
+        // module, because workers are given out in the order of asking.
         let workers = workers.saturating_sub(1).max(1);
         let lane = |open, running_of_one| Lane {
             open,
@@ -133,7 +133,7 @@ impl Slots {
             running, workers, ..
         } = self.lane(purpose);
         let turn = async {
-            // The namespace's own first, so that a call that waits for that takes nothing from others.
+            // The namespace's own turn comes first, so that a call that waits for it takes nothing from others.
             let running = running.take(namespace.clone()).await;
             let turn = match purpose {
                 Purpose::Granted => tokio::select! {
@@ -218,7 +218,7 @@ mod tests {
         let late = slots.take("greedy", NEW).await;
         assert!(matches!(late, Err(Refused::TooBusy)));
         assert_eq!(before.elapsed(), LONGEST_WAIT);
-        // Neither another tenant nor what it was granted before waits for that.
+        // Neither another tenant nor its own existing grants wait for that.
         let _other = take(&slots, "other", NEW).await;
         let _old = take(&slots, "greedy", OLD).await;
         greedy.pop();
@@ -237,7 +237,7 @@ mod tests {
             taken.push(take(&slots, &number.to_string(), OLD).await);
         }
         assert!(matches!(slots.take("x", OLD).await, Err(Refused::TooBusy)));
-        // It also takes what anybody may take.
+        // It also takes shared slots.
         taken.remove(0);
         let _place = take(&slots, "x", OLD).await;
     }
@@ -273,13 +273,13 @@ mod tests {
         assert_eq!(waiting.len(), MOST_WRITTEN);
         let refused = slots.take("x", WRITTEN).now_or_never();
         assert!(matches!(refused, Some(Err(Refused::TooBusy))));
-        // All that can run at the same time still does.
+        // As many approvals as can run at the same time still run.
         let mut taken = Vec::new();
         for number in 0..FOR_ALL {
             taken.push(take(&slots, &number.to_string(), NEW).await);
         }
         drop(waiting);
-        // And where all of that is taken, there is a turn for them.
+        // If all those are taken, policies being written still have a turn.
         let _written = take(&slots, "x", WRITTEN).await;
     }
 

@@ -1,7 +1,7 @@
 //! `WatchAccess`: one task per stream.
 //!
-//! A change wakes the task at once. What is to be said is found only when there is room to say it, so a
-//! slow reader gets the latest answers and never a queue of old ones.
+//! A change wakes the task at once. The task computes answers only when there is room to send them. So a slow reader
+//! gets the latest answers and never a queue of old ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,36 +30,36 @@ use crate::requestable;
 use crate::waiting;
 use crate::world::{Shared, WorldChange};
 
-/// A stream ends between one and two times this, and the caller proves again who it is.
+/// A stream ends between one and two times this age, and the caller authenticates again.
 const AGE: Duration = Duration::from_mins(5);
-/// How often it is looked whether the caller may still ask about each namespace.
+/// How often the caller's right to each namespace is reviewed again.
 const AUTHORIZE_EVERY: Duration = Duration::from_secs(30);
-/// Answers that are on their way.
+/// Answers that are being sent.
 pub(crate) const UNSENT: usize = 64;
-/// Questions that are looked at before anything else has its turn.
+/// Questions that are checked before other work gets its turn.
 const AT_ONCE: usize = 64;
-/// How long a caller may leave unread what has to be said.
+/// How long a caller may leave answers unread.
 const UNREAD: Duration = Duration::from_secs(10);
-/// Namespaces that are asked about at the same time, for one stream.
+/// Namespaces that are reviewed at the same time, for one stream.
 const REVIEWS: usize = 8;
-/// Changes to the whole cluster that come closer together than this are one.
+/// Changes to the whole cluster within this time count as one.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 pub(crate) type StreamMessage = Result<WatchAccessResponse, Status>;
 
-/// What a stream needs to know of the service.
+/// The parts of the service that a stream needs.
 pub(crate) struct StreamContext {
     pub(crate) shared: Arc<Shared>,
     pub(crate) callers: CallerReviews,
     pub(crate) caller: Caller,
     pub(crate) metrics: Metrics,
-    /// How old what is said may be.
+    /// The maximum age of the basis of an answer.
     pub(crate) max_staleness: Duration,
     pub(crate) stop: Stop,
 }
 
 impl StreamContext {
-    /// For how long what is known may still be said.
+    /// How long the known objects may still be used for answers.
     fn fresh_for(&self) -> Result<Duration, Refused> {
         let world = self.shared.read();
         world.fresh_for(clock::now(), self.max_staleness)
@@ -75,7 +75,7 @@ struct RunningStream {
     everything: Together,
 }
 
-/// When everything is to be looked at: soon after the first of several changes, however many follow.
+/// When all questions are checked: soon after the first of several changes, however many follow.
 #[derive(Debug, Default)]
 struct Together(Option<Instant>);
 
@@ -106,7 +106,7 @@ pub(crate) async fn run(
     running.context.metrics.streams.dec();
     if let Err(refused) = ended {
         debug!(reason = %refused, "a stream of access answers is ended");
-        // Nobody reads it when the caller is gone already.
+        // It is lost when the caller is already gone.
         let _ = timeout(UNREAD, said.send(Err(refused.into()))).await;
     }
 }
@@ -123,10 +123,10 @@ impl RunningStream {
         loop {
             let everything = self.everything.0.unwrap_or(now);
             tokio::select! {
-                // Who is not known to be allowed anything waits for that when he has asked enough.
+                // A caller without any review waits for one when it has asked enough.
                 message = heard.message(), if !self.waits_for_review() => match message {
                     Ok(Some(message)) => self.hear(message).await?,
-                    // The caller is gone, politely or not.
+                    // The caller is gone, with or without a goodbye.
                     Ok(None) | Err(_) => return Ok(()),
                 },
                 change = self.changes.recv() => self.touch(change)?,
@@ -147,10 +147,10 @@ impl RunningStream {
                 }
                 _ = authorize.tick() => {
                     self.review_again();
-                    // A grant ends at its time even if nobody writes that down.
+                    // A grant ends at its time even without a write.
                     self.questions.touch(&WorldChange::Everything);
                 }
-                // Whoever was told a yes must not go on believing it: the end of the stream takes it back.
+                // A caller must not trust an old yes. The end of the stream revokes it.
                 () = sleep_until(fresh_until) => {
                     fresh_until = Instant::now() + self.context.fresh_for()?;
                 }
@@ -202,7 +202,7 @@ impl RunningStream {
         self.context.metrics.subscriptions.add(change);
     }
 
-    /// Has as many namespaces reviewed as may be at the same time.
+    /// Starts as many reviews of namespaces as may run at the same time.
     fn review(&mut self) {
         while self.reviews.len() < REVIEWS {
             let Some(namespace) = self.questions.next_unreviewed() else {
@@ -217,7 +217,7 @@ impl RunningStream {
         }
     }
 
-    /// What was allowed once need not be allowed any more.
+    /// Reviews again, because a right may have been removed.
     fn review_again(&mut self) {
         self.questions.review_again();
         self.review();
@@ -240,7 +240,7 @@ impl RunningStream {
                 let why = Refused::Forbidden(namespace.to_owned());
                 self.refuse(refused, &why).await
             }
-            // Nobody knows. The caller begins again, and is told no more until somebody does.
+            // The right is unknown. The caller begins again, and gets no answers until it is known.
             Err(other) => Err(other),
         }
     }
@@ -249,7 +249,7 @@ impl RunningStream {
         !self.reviews.is_empty() && self.questions.is_unproven_and_full()
     }
 
-    /// Refuses some questions. All of it has to be read in the time of one.
+    /// Refuses some questions. The caller has to read all refusals in the time of one.
     async fn refuse(
         &self,
         ids: impl IntoIterator<Item = u64>,
@@ -259,7 +259,7 @@ impl RunningStream {
             for id in ids {
                 let event = Some(Event::Refusal(refused.into()));
                 let sent = self.said.send(Ok(WatchAccessResponse { id, event })).await;
-                // That the caller is gone is found where it is listened to.
+                // The receiving side detects that the caller is gone.
                 let _ = sent;
             }
         };
@@ -276,7 +276,7 @@ impl RunningStream {
         Ok(())
     }
 
-    /// What is to be said next. A no for which authorizers have something to ask elsewhere is said after that.
+    /// The next answer. A no for which authorizers need lookups is sent after these.
     async fn news(&mut self) -> Result<Option<WatchAccessResponse>, Refused> {
         waiting::look(|learning| self.look(learning)).await
     }
@@ -305,7 +305,7 @@ impl RunningStream {
                     learning.as_deref_mut(),
                 );
                 if learning.as_ref().is_some_and(|it| !it.is_empty()) {
-                    // Told after the wait, with everything behind it.
+                    // Sent after the wait, with everything behind it.
                     return None;
                 }
                 let answer = requestable::add(answer, &world, question, now, *max_staleness);
@@ -323,7 +323,7 @@ impl RunningStream {
     }
 }
 
-/// What a change may concern. The changes that a stream missed may concern every question.
+/// The questions that a change may concern. The changes that a stream missed may concern every question.
 fn concerned(change: Result<WorldChange, RecvError>) -> Result<WorldChange, Refused> {
     match change {
         Ok(change) => Ok(change),

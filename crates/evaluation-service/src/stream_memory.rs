@@ -1,9 +1,9 @@
-//! How much memory the questions of open streams take.
+//! The memory of the questions of open streams.
 //!
-//! Owns: how much memory there is for questions, and the share of each caller. Refuses to know: what is asked.
+//! Owns: the memory for questions, and the share of each caller. Refuses to know: their content.
 //!
-//! Invariants: nothing takes more than it was weighed. A caller's share never grows beyond an eighth of what it leaves
-//! free, so that a newcomer finds memory beside many callers that take all they get.
+//! Invariants: no question takes more than its weight. A caller's share never grows beyond an eighth of the free
+//! memory, so that a newcomer finds memory beside many callers that take all they get.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,17 +12,17 @@ use service_kit::byte_budget::ByteBudget;
 use crate::caller_identity::CallerIdentity;
 
 const MIB: usize = 1024 * 1024;
-/// The questions of all streams.
+/// The limit of the questions of all streams.
 const ALL: usize = 128 * MIB;
-/// After a caller's share has grown, so many times that share is still free. The first caller may have 14 MiB; ten
+/// After a caller's share has grown, so many times that share is still free. The first caller may have 14 MiB. Ten
 /// thousand questions of a node take ten.
 const FREE: usize = 8;
 
-/// What a stream may take before its caller is authorized. It does not count in the total, because every token of the
+/// The limit of a stream before its caller is authorized. It does not count in the total, because every token of the
 /// cluster can open streams.
 pub(crate) const UNPROVEN: usize = 64 * 1024;
 
-/// What all streams take, by caller.
+/// The memory of all streams, by caller.
 #[derive(Debug)]
 pub(crate) struct StreamBudget(ByteBudget<Arc<CallerIdentity>>);
 
@@ -32,7 +32,7 @@ impl Default for StreamBudget {
     }
 }
 
-/// What one stream takes, until this is dropped.
+/// The memory of one stream, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct StreamMemory {
     all: Arc<Mutex<StreamBudget>>,
@@ -51,7 +51,7 @@ impl StreamMemory {
         }
     }
 
-    /// Takes so much more, or nothing.
+    /// Takes so much more memory, or nothing.
     pub(crate) fn grow(&mut self, weight: usize) -> bool {
         let is_room = if self.is_proven {
             let StreamBudget(all) = &mut *lock(&self.all);
@@ -66,7 +66,7 @@ impl StreamMemory {
         is_room
     }
 
-    /// The caller may ask. From here on its questions count in its share; what it has is too little to be refused.
+    /// The caller may ask. Its questions now count in its share. Its present memory is too little to be refused.
     pub(crate) fn prove(&mut self) {
         if !self.is_proven {
             self.is_proven = true;
@@ -78,7 +78,7 @@ impl StreamMemory {
         self.is_proven
     }
 
-    /// Gives so much back, and never more than was taken.
+    /// Returns so much memory, and never more than was taken.
     pub(crate) fn shrink(&mut self, weight: usize) {
         let weight = weight.min(self.weight);
         self.weight -= weight;
@@ -99,7 +99,7 @@ impl Drop for StreamMemory {
 }
 
 fn lock(all: &Mutex<StreamBudget>) -> MutexGuard<'_, StreamBudget> {
-    // Counts change by single steps.
+    // Single steps change the counts.
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -121,7 +121,7 @@ mod tests {
         memory
     }
 
-    /// How much of a unit a new stream gets until it gets no more.
+    /// The number of units that a new stream gets until it gets no more.
     fn fill(memory: &mut StreamMemory, unit: usize) -> usize {
         std::iter::repeat_with(|| memory.grow(unit))
             .take_while(|grown| *grown)
@@ -168,7 +168,7 @@ mod tests {
             assert_eq!(fill(one, 1024), UNPROVEN);
         }
         assert_eq!(taken(&all), 0);
-        // Known, it has its part like everybody.
+        // A proven stream has its share like all others.
         let known = &mut unproven[0];
         known.prove();
         known.prove();

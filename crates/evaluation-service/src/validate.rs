@@ -16,13 +16,13 @@ use rego_workers::{Sound, WorkerPool};
 /// No API server stores more.
 const LONGEST: usize = 1024 * 1024;
 
-/// A policy that nobody has read yet.
+/// A policy that is not read yet.
 pub(crate) struct UnreadPolicy {
     text: Vec<u8>,
     pub(crate) namespace: String,
 }
 
-/// What is asked about, and the namespace whose permission it needs.
+/// The policy, and the namespace in which the caller needs the permission.
 pub(crate) fn read(request: ValidatePolicyRequest) -> Result<UnreadPolicy, Refused> {
     let ValidatePolicyRequest { policy } = request;
     if policy.len() > LONGEST {
@@ -35,7 +35,7 @@ pub(crate) fn read(request: ValidatePolicyRequest) -> Result<UnreadPolicy, Refus
     })
 }
 
-/// Everything that is to be said about a policy.
+/// All findings about a policy.
 pub(crate) async fn validate(
     policy: UnreadPolicy,
     pool: &WorkerPool,
@@ -69,7 +69,7 @@ pub(crate) async fn validate(
     Ok(ValidatePolicyResponse { findings })
 }
 
-/// What is found of a module. One that nobody had time to look at is not sound.
+/// The findings about a module. A module that no worker had time for is not sound.
 async fn in_time(
     deadline: Instant,
     module: &Module,
@@ -81,7 +81,7 @@ async fn in_time(
     })
 }
 
-/// That nobody has time for a module is not the module's fault.
+/// A lack of free workers is not the module's fault.
 async fn look_at(module: &Module, pool: &WorkerPool) -> Result<Option<Finding>, Refused> {
     let sound = pool.validate(&module.source).await;
     let sound = sound.map_err(|_| Refused::TooBusy)?;

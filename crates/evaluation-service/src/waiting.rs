@@ -1,7 +1,7 @@
-//! The wait for authorizers that ask elsewhere, for example over the network.
+//! The wait for authorizers with lookups elsewhere, for example over the network.
 //!
-//! The wait itself allows nothing: an answer always comes from memory, by another look at the world. An authorizer that
-//! failed or was too late has learned nothing, and its answer is the one that it gives without knowledge.
+//! The wait itself allows nothing: an answer always comes from memory, by another look at the world. An authorizer
+//! that failed or was too late has learned nothing. It answers as without knowledge.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) async fn learn(learning: Vec<Learning>) {
     let _late = timeout(LONGEST, join_all(learning)).await;
 }
 
-/// Looks; where authorizers have to learn something first, waits for that and looks once more.
+/// Looks. If authorizers have to learn something first, waits for that and looks once more.
 pub(crate) async fn look<A, E>(
     mut look: impl FnMut(Option<&mut Vec<Learning>>) -> Result<A, E>,
 ) -> Result<A, E> {

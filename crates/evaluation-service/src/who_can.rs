@@ -1,4 +1,4 @@
-//! `WhoCan`: everybody whom `CheckAccess` would let in now, with what lets them.
+//! `WhoCan`: all subjects whom `CheckAccess` would allow now, with the source of their access.
 
 use authz::{Attributes, Binding, Subject};
 use evaluation_api::access::{
@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use crate::access_decision::{self, PreparedQuestion};
 use crate::world::{KnownRequest, World};
 
-/// As many of each kind as an answer lists.
+/// The limit of listed subjects of each kind.
 const MOST: usize = 4096;
-/// As many missing roles as an answer names.
+/// The limit of listed missing roles.
 const MOST_ERRORS: usize = 32;
 
-/// Those who may, from what is known at this time.
+/// The subjects with access from the known objects, at this time.
 #[must_use]
 pub fn who_can(world: &World, target: &AccessTarget, now: Timestamp) -> WhoCan {
     let subresource = target.permission.as_str();
@@ -52,7 +52,7 @@ pub fn who_can(world: &World, target: &AccessTarget, now: Timestamp) -> WhoCan {
     }
 }
 
-/// The bindings behind a subject. One that is ours and on its way out gives nothing any more.
+/// The bindings behind a subject. One of ours that is being deleted gives nothing any more.
 fn standing(world: &World, target: &AccessTarget, subject: &Subject) -> Vec<StandingAccess> {
     let user = subject.alone();
     let grants = world.chain.rbac.allowing(&Attributes {
@@ -81,7 +81,7 @@ fn holder(subject: &Subject) -> BindingSubject {
     }
 }
 
-/// The pods that are let in as pods, in the order of their names.
+/// The pods with a grant in force, in the order of their names.
 fn pods(world: &World, target: &AccessTarget, now: Timestamp) -> Vec<PodAccess> {
     let AccessTarget {
         connector,
@@ -102,7 +102,7 @@ fn pods(world: &World, target: &AccessTarget, now: Timestamp) -> Vec<PodAccess> 
     pods
 }
 
-/// Whether a pod is let in is asked as the pod itself would ask.
+/// Whether a pod is let in, asked as the pod itself would ask.
 fn pod(
     world: &World,
     target: &AccessTarget,

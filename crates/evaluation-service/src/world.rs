@@ -1,4 +1,4 @@
-//! What is known of the cluster, and who is told when it changes.
+//! The known state of the cluster, and the notifications of its changes.
 
 mod catalog;
 mod configuration;
@@ -32,32 +32,32 @@ pub use policies::{ExplainedPolicy, PolicyText};
 pub use read::Strict;
 pub use requests::{KnownPolicy, KnownRequest, KnownRequests, Tuple, TupleRef};
 
-/// Changes that a stream has not looked at yet; a stream that is further behind looks at everything.
+/// Changes that a stream may be behind. A stream that is further behind checks everything.
 const CHANGES: usize = 1024;
 
-/// What decisions are made from, at one moment.
+/// The basis of decisions at one moment.
 #[derive(Debug, Default)]
 pub struct World {
     /// The authorizers in order; one of them is the index of roles and bindings.
     pub chain: Chain,
     /// Access requests.
     pub requests: KnownRequests,
-    /// What decisions do without.
+    /// Objects that decisions do not need.
     pub catalog: Catalog,
-    /// What the installation was last told, once that has been known. No decision depends on it.
+    /// The last settings of the installation, once they were known. No decision depends on them.
     pub config: Option<Config>,
-    /// By which labels of namespaces policies may select subjects.
+    /// The labels of namespaces by which policies may select subjects.
     pub namespace_keys: Arc<NamespaceKeys>,
-    /// As of when each of the caches shows the cluster.
+    /// The time as of which each cache shows the cluster.
     freshness: CacheTimes,
 }
 
-/// Roles, role bindings, cluster roles, cluster role bindings, access requests: what decides.
+/// The deciding caches: roles, role bindings, cluster roles, cluster role bindings, access requests.
 const DECIDING: usize = 5;
 /// Those, then policies, connectors, namespaces.
 const SOURCES: usize = 8;
 
-/// What a change can make a difference to.
+/// The questions that a change may affect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorldChange {
     /// Questions about one subject, connector, permission and pod.
@@ -68,7 +68,7 @@ pub enum WorldChange {
     Everything,
 }
 
-/// The world, shared. Decisions read it, the watches write it.
+/// The world, shared. Decisions read it, and the watches write it.
 #[derive(Debug)]
 pub struct Shared {
     world: RwLock<World>,
@@ -95,13 +95,13 @@ impl World {
         }
     }
 
-    /// Who may ask where a policy does not say.
+    /// The requesters for policies that name none.
     #[must_use]
     pub fn default_requesters(&self) -> DefaultRequesters {
         self.config.unwrap_or(Config::CLOSED).default_requesters
     }
 
-    /// The slowest of the caches that decide showed the cluster as of this moment, or later.
+    /// The slowest of the deciding caches showed the cluster as of this moment, or later.
     #[must_use]
     pub fn fresh_as_of(&self) -> Option<Timestamp> {
         self.freshness.oldest(DECIDING)
@@ -113,7 +113,7 @@ impl World {
         self.freshness.oldest(SOURCES)
     }
 
-    /// The caches that decide show the cluster as of this moment.
+    /// The deciding caches show the cluster as of this moment.
     #[cfg(test)]
     pub(crate) fn hear_what_decides(&self, moment: Timestamp) {
         for source in 0..DECIDING {
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// For how long what the caches show may still be said; none when it is too old.
+    /// How long the caches may still be used for answers. An error when they are too old.
     pub fn fresh_for(&self, now: Timestamp, most: Duration) -> Result<Duration, Refused> {
         fresh_for(self.fresh_as_of(), now, most).ok_or(Refused::Stale)
     }
@@ -141,27 +141,27 @@ impl World {
 }
 
 impl Shared {
-    /// The world as it is now. To be let go before anything is waited for.
+    /// The world as it is now. The guard must be dropped before any wait.
     pub fn read(&self) -> RwLockReadGuard<'_, World> {
-        // After a panic in the middle of a change nobody knows what holds: the task that panicked ends
-        // the process, and what is answered until then is what the API server said last.
+        // After a panic in the middle of a change the state is uncertain. The panicking task ends the process.
+        // Answers until then are what the API server said last.
         self.world.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every change from now on.
+    /// The receiver of every change from now on.
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<WorldChange> {
         self.changes.subscribe()
     }
 
-    /// Changes the world, then tells what it can make a difference to.
+    /// Changes the world, then announces the affected questions.
     pub fn change(&self, change: impl FnOnce(&mut World) -> Vec<WorldChange>) {
         let changes = {
             let mut world = self.world.write().unwrap_or_else(PoisonError::into_inner);
             change(&mut world)
         };
         for change in changes {
-            // An error says that nobody listens.
+            // An error means that there is no listener.
             let _ = self.changes.send(change);
         }
     }

@@ -3,7 +3,7 @@
 /// A right, which is a verb of RBAC: to `create` evaluations in a namespace, or a part of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Right {
-    /// Whether one pod may use a connector: what a node plugin asks, on every node and with a token of its own.
+    /// Whether one pod may use a connector. Node plugins ask this, each node with a token of its own.
     Mount,
     /// Everything.
     Everything,

@@ -1,5 +1,5 @@
-//! The owner of a token that a caller was shown. It is reviewed each time: only the API server knows whether the pod
-//! that the token is bound to still exists under its UID.
+//! The owner of a token in a caller's question. It is reviewed each time: only the API server knows whether the
+//! token's pod still exists under its UID.
 
 use crate::clock;
 use connectors_api::names::{is_dns_label, is_dns_subdomain};
@@ -23,7 +23,7 @@ pub(crate) struct TokenOwner {
 }
 
 impl CallerReviews {
-    /// The pod that a token was made for, and everything that the API server tells about its user.
+    /// The token's pod, and all data of the API server about its user.
     pub(crate) async fn owner_of(
         &self,
         caller: &Caller,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;
-    // Two of them could mean different things to different readers.
+    // Different readers could interpret two of them differently.
     if values.next().is_some() {
         return None;
     }
@@ -20,10 +20,10 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
         .then_some(token)
 }
 
-/// What a token says of itself.
+/// The claims' verdict on a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looks {
-    /// It may be good. Nothing was verified, so this lets nobody in.
+    /// It may be good. Nothing was verified, so this admits no caller.
     Good,
     /// It is for another audience.
     WrongAudience,
@@ -36,7 +36,7 @@ pub(super) fn looks(token: &str, audience: &str, now: Timestamp) -> Looks {
     let Some(Claims { aud, exp }) = claims(token) else {
         return Looks::Bad;
     };
-    // Fractions are allowed by the format and mean nothing here.
+    // The format allows fractions, which mean nothing here.
     #[allow(
         clippy::cast_precision_loss,
         reason = "seconds are exact for a long time"
@@ -68,7 +68,7 @@ struct Claims {
     exp: f64,
 }
 
-/// One or several: the format allows both.
+/// One audience or several: the format allows both.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Audiences {

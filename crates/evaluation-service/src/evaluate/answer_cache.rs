@@ -1,11 +1,11 @@
-//! Answers about checks, kept for the same question: controllers repeat their questions after each restart and in each
-//! round.
+//! Answers about checks, kept for the same question. Controllers repeat their questions after each restart and in
+//! each round.
 //!
-//! Owns: which answers are kept. Refuses to know: who may hear an answer.
+//! Owns: which answers are kept. Refuses to know: the rights of callers to an answer.
 //!
-//! Invariant: an answer goes to exactly the bytes that it was found for, so a caller cannot make a question that gets
-//! the answer to another one. Only what would be found again is kept: an answer depends on nothing but its question,
-//! unless a limit or an accident was in play.
+//! Invariant: an answer goes to exactly the bytes for which it was found, so a caller cannot make a question that
+//! gets another question's answer. Only reproducible answers are kept: an answer depends only on its question, unless
+//! a limit or an accident affected it.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use service_kit::cache::{Bounds, Cache};
 const MOST: usize = 4096;
 /// Bytes of all questions and answers that are kept.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
-/// The longest question that is kept. A longer one would push out too many others.
+/// The longest question that is kept. A longer one would evict too many others.
 const LONGEST: usize = 256 * 1024;
-/// What an entry takes beside its texts, about.
+/// The approximate memory of an entry beside its texts.
 const OVERHEAD: usize = 512;
 
 /// Answers to questions.
 #[derive(Debug)]
 pub struct AnswerCache(Cache<QuestionBytes, Arc<CachedAnswer>>);
 
-/// All of a question.
+/// The whole question.
 #[derive(Debug, PartialEq)]
 struct QuestionBytes(Arc<EvaluateChecksRequest>);
 
-// It holds bytes, texts and numbers.
+// It contains bytes, texts and numbers.
 impl Eq for QuestionBytes {}
 
 impl Hash for QuestionBytes {
@@ -62,7 +62,7 @@ impl Hash for QuestionBytes {
 /// An answer.
 #[derive(Debug)]
 pub struct CachedAnswer {
-    /// The namespace whose permission the question needs.
+    /// The namespace in which the caller needs the permission.
     pub namespace: String,
     /// The answer.
     pub answer: EvaluateChecksResponse,
@@ -91,7 +91,7 @@ impl AnswerCache {
         asked.encoded_len() <= LONGEST
     }
 
-    /// Keeps an answer, in the place of others when there are too many.
+    /// Keeps an answer. Evicts others when there are too many.
     pub fn remember(
         &self,
         asked: Arc<EvaluateChecksRequest>,

@@ -1,6 +1,6 @@
-//! Policies that were read before: controllers ask about every pod of a policy.
+//! Parsed policies: controllers ask about every pod of a policy.
 //!
-//! Invariant: a policy is found for exactly the bytes that it was read from. Only readable policies are kept; the
+//! Invariant: a policy is found for exactly the bytes from which it was read. Only readable policies are kept. The
 //! problems of an unreadable one are found again each time.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::error::Refused;
 
 /// The longest policy that is kept.
 const LONGEST: usize = 64 * 1024;
-/// A policy takes more as it is read than as text, about so many times.
+/// The approximate memory of a parsed policy, as a multiple of its text.
 const READ: usize = 8;
 
 /// Policies, as they were read.
@@ -35,13 +35,13 @@ impl Default for ParsedPolicies {
 pub enum FoundPolicy {
     /// It was read before.
     Known(Arc<GatedPolicy>),
-    /// It is JSON, and all that is known is the namespace that it says it is in.
+    /// It is JSON. Only the namespace in it is known.
     New(String),
 }
 
 impl ParsedPolicies {
-    /// What is known of a policy. It is not read here: reading may take long and much memory, and the caller is not
-    /// authorized yet.
+    /// Finds a policy without reading it: reading may take much time and memory, and the caller is not authorized
+    /// yet.
     pub fn find(&self, text: &[u8]) -> Result<FoundPolicy, Refused> {
         match self.0.get(text) {
             Some(policy) => Ok(FoundPolicy::Known(policy)),
@@ -63,7 +63,7 @@ impl FoundPolicy {
         matches!(self, Self::New(_))
     }
 
-    /// The namespace whose permission is needed to ask about it.
+    /// The namespace in which the caller needs the permission.
     #[must_use]
     pub fn namespace(&self) -> String {
         match self {
@@ -72,7 +72,7 @@ impl FoundPolicy {
         }
     }
 
-    /// The policy itself, of the text that it was looked for with.
+    /// The policy itself, from the text with which it was searched.
     pub fn read(self, text: &[u8]) -> Result<Arc<GatedPolicy>, Refused> {
         match self {
             Self::Known(policy) => Ok(policy),

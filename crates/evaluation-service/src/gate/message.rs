@@ -15,7 +15,7 @@ use tonic_prost::ProstEncoder;
 
 use crate::error::Refused;
 
-/// What stands before a message: whether it is compressed, and its length.
+/// The prefix of a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
 /// The only message of a call.

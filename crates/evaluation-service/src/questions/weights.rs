@@ -1,4 +1,4 @@
-//! What questions take of memory, before they are kept.
+//! The memory of questions, computed before they are kept.
 
 use std::collections::BTreeSet;
 use std::mem::size_of;
@@ -7,33 +7,33 @@ use evaluation_api::access::AccessQuestion;
 
 use super::{Namespace, OpenQuestion};
 
-/// What the allocator adds to a block.
+/// The overhead of the allocator for a block.
 const BLOCK: usize = 24;
-/// A set of ids has its first block with room for eleven; a full one falls into two that are half full.
+/// The first block of a set of ids has room for eleven. A full block splits into two half-full ones.
 const IDS: usize = 11 * size_of::<u64>() + 16 + BLOCK;
-/// What an id that was seen takes, while the table of ids grows.
+/// The memory of a used id, while the table of ids grows.
 pub(super) const ID: usize = growing(size_of::<u64>());
-/// What a question takes besides its text: itself, and the ids that are kept for what it is about and among those
-/// that are to be looked at.
+/// The memory of a question besides its text: itself, and its ids in the indexes of tuples and of questions to be
+/// checked.
 const QUESTION: usize = size_of::<OpenQuestion>() + 8 * BLOCK + 2 * IDS;
-/// Its places in tables, which stay as large as they ever were.
+/// Its places in tables, which never shrink.
 pub(super) const QUESTION_PLACE: usize =
     growing(size_of::<(u64, Box<OpenQuestion>)>()) + growing(size_of::<(u64, BTreeSet<u64>)>());
-/// What a namespace takes that is asked about: its ids, and its name here and where it is known whether it may be.
+/// The memory of a namespace in the questions: its ids, and its name here and among the reviews.
 pub(super) const NAMESPACE: usize = IDS + 2 * (LONGEST_LABEL + BLOCK);
 const LONGEST_LABEL: usize = 63;
 /// Its places in tables.
 pub(super) const NAMESPACE_PLACE: usize = 2 * growing(size_of::<(String, Namespace)>());
 
-/// No question takes more, with all that it brings and names as long as they may be.
+/// The limit of any question, with all its additions and the longest names.
 pub(super) const LARGEST: usize = 4096;
 
-/// What an entry takes of a table that grows: more than half of the new one is empty, and the old one is there still.
+/// The memory of an entry in a growing table: more than half of the new table is empty, and the old one still exists.
 const fn growing(entry: usize) -> usize {
     (entry + 1) * 24 / 7
 }
 
-/// What goes with a question when it ends, but for its namespace.
+/// The memory that a question returns at its end, except that of its namespace.
 pub(super) fn question(question: &AccessQuestion) -> usize {
     let AccessQuestion {
         subject,
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn an_entry_weighs_its_part_of_a_table_that_grows() {
         let entry = size_of::<(u64, u64)>();
-        // With one more than fits, a table of twice the size stands beside the full one.
+        // With one entry too many, a table of twice the size exists beside the full one.
         for entries in [29, 113, 897, 7169] {
             let info = measure(|| {
                 let table: HashMap<u64, u64> = HashMap::new();

@@ -42,8 +42,8 @@ impl Calls {
         CallInProgress(self.clone())
     }
 
-    /// Returns when no call was open for so long. It checks at the earliest possible moment, because a notification for
-    /// each call would cost each call.
+    /// Returns when no call was open for so long. It checks at the earliest possible moment, because a notification
+    /// for each call would slow down each call.
     pub(super) async fn idle(&self, limit: Duration) {
         loop {
             let end = {

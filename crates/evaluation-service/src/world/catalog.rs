@@ -1,6 +1,6 @@
-//! Caches that no decision needs and every explanation does: policies, connectors, labels of namespaces.
+//! Caches that only explanations need: policies, connectors, labels of namespaces.
 //!
-//! Each change says whether it makes a difference to what policies say about connectors.
+//! Each change reports whether it affects the results of policies for connectors.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +24,7 @@ pub struct Catalog {
 struct LabelCatalog(HashMap<(String, String), Labels>);
 
 impl LabelCatalog {
-    /// True when it is new, or its labels are.
+    /// True when the object or its labels are new.
     fn put(&mut self, metadata: ObjectMeta) -> bool {
         let Some(name) = metadata.name else {
             return false;
@@ -94,7 +94,7 @@ impl Catalog {
         ]
     }
 
-    /// True when it says something new.
+    /// True when its content is new.
     pub(crate) fn put_policy(&mut self, policy: AccessPolicy) -> bool {
         self.policies.put(policy)
     }
@@ -112,7 +112,7 @@ impl Catalog {
         self.policies = all;
     }
 
-    /// True when it is new, or its labels are.
+    /// True when the object or its labels are new.
     pub(crate) fn put_connector(&mut self, metadata: ObjectMeta) -> bool {
         self.connectors.put(metadata)
     }

@@ -1,5 +1,5 @@
-//! What the installation is told while it runs. It decides nothing here: answers tell whether mounts are
-//! gated, and explanations who may ask where a policy does not say.
+//! The settings of the running installation. They decide nothing here. Answers report whether mounts are gated, and
+//! explanations the requesters for policies that name none.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{Shared, WorldChange};
 use crate::metrics::Metrics;
 
 impl Follow<'_> {
-    /// Follows the `ConfigMap`. Before its switch was ever known the service is not ready.
+    /// Follows the `ConfigMap`. The service is not ready before its switch was known once.
     pub(super) fn start_configuration(&self, tasks: &mut Tasks) {
         let (client, watches) = (self.client.clone(), self.watches.clone());
         let (shared, metrics) = (Arc::clone(self.shared), self.metrics.clone());
@@ -34,7 +34,7 @@ impl Follow<'_> {
     }
 }
 
-/// Whatever cannot be read or understood changes nothing.
+/// Unreadable or invalid settings change nothing.
 fn take(shared: &Shared, metrics: &Metrics, knowledge: &mut Knowledge, heard: ConfigMapState) {
     metrics
         .config_present
@@ -51,7 +51,7 @@ fn take(shared: &Shared, metrics: &Metrics, knowledge: &mut Knowledge, heard: Co
         (world.config == config, world.namespace_keys == *keys)
     };
     if !are_known {
-        // Explanations alone depend on it, and nobody waits for these.
+        // Only explanations depend on it, and no task waits for these.
         shared.change(|world| {
             world.namespace_keys = Arc::clone(keys);
             Vec::new()

@@ -25,19 +25,19 @@ use super::read::{Rbac, Strict};
 use super::sources::Source;
 use crate::metrics::Metrics;
 
-/// What the watches need.
+/// The inputs of the watches.
 pub struct Follow<'a> {
     /// The API server.
     pub client: &'a Client,
     /// The namespace of the installation.
     pub namespace: &'a str,
-    /// What they keep up to date.
+    /// The world that they keep up to date.
     pub shared: &'a Arc<Shared>,
-    /// What waits for their first lists.
+    /// The readiness that waits for their first lists.
     pub readiness: &'a Readiness,
-    /// Where their troubles are counted.
+    /// The counters of their failures.
     pub watches: &'a WatchMetrics,
-    /// Where unreadable objects are counted.
+    /// The counters of unreadable objects.
     pub metrics: &'a Metrics,
 }
 
@@ -69,7 +69,7 @@ impl Follow<'_> {
             let watch = Watch {
                 name: K::NAME,
                 config: Config::default().page_size(K::PAGE),
-                // Released below: first the list must be in the world.
+                // Released below, because the list must be in the world first.
                 ready: None,
                 metrics: &watches,
             };
@@ -99,9 +99,9 @@ async fn until<T>(stop: &Stop, event: impl Future<Output = Option<T>>) -> Option
     }
 }
 
-/// A list on its way.
+/// A list in progress.
 struct ListInProgress<K: Source> {
-    /// When it was asked for: it shows the cluster as of then, or later.
+    /// The time of the request. The list shows the cluster as of then, or later.
     since: Timestamp,
     objects: K::Listing,
     unreadable: Vec<Unreadable>,
@@ -117,7 +117,7 @@ impl<K: Source> ListInProgress<K> {
     }
 }
 
-/// One event into the world. A list is over, and says how fresh the cache is, once it is complete.
+/// Applies one event to the world. A complete list is finished, and reports how fresh the cache is.
 fn take<K: Source, P>(
     shared: &Shared,
     metrics: &Metrics,
@@ -242,7 +242,7 @@ mod tests {
         let mut take = |event| take::<AccessRequest, Strict>(&shared, &metrics, event, &mut listed);
         take(Event::Init);
         let asked = clock::now();
-        // Any later time is another one.
+        // Any later time is a different one.
         while clock::now() <= asked {
             std::hint::spin_loop();
         }
@@ -282,7 +282,7 @@ mod tests {
         assert!(is_bound() && !is_fresh());
         take(Event::InitDone);
         assert!(is_bound() && is_fresh());
-        // A list that breaks off takes nothing away.
+        // An incomplete list removes nothing.
         take(Event::Init);
         take(Event::Init);
         assert!(is_bound());

@@ -39,7 +39,7 @@ impl CacheTimes {
         }
     }
 
-    /// The moment of the slowest of the first caches; none while one of them has never received anything.
+    /// The moment of the slowest of the first caches. None while one of them has never received anything.
     pub(super) fn oldest(&self, first: usize) -> Option<Timestamp> {
         let moments = self.0.iter().take(first);
         let moments = moments.map(|heard| heard.load(Ordering::Acquire));
@@ -48,7 +48,7 @@ impl CacheTimes {
     }
 }
 
-/// How long a cache that shows the cluster as of `fresh_as_of` may still be used; none if it is too old.
+/// How long a cache that shows the cluster as of `fresh_as_of` may still be used. None if it is too old.
 #[must_use]
 pub fn fresh_for(
     fresh_as_of: Option<Timestamp>,
@@ -91,24 +91,24 @@ where
     Client::new(service, client.default_namespace())
 }
 
-/// How the API server is asked to leave out everything but metadata.
+/// The media type that requests only metadata from the API server.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// A line on a watch shows the cluster as of when it was sent, and does not say when that was. On a busy machine it has
-/// been on its way for tens of milliseconds.
+/// A line on a watch shows the cluster as of its sending, and does not contain that time. On a busy machine the
+/// delivery takes tens of milliseconds.
 const DELIVERY: SignedDuration = SignedDuration::from_secs(1);
 
 /// The body of a response.
 struct Listened<F> {
     body: Body,
-    /// Only on a watch that the API server granted.
+    /// Set only for a watch that the API server granted.
     heard: Option<F>,
-    /// When the last whole lines were sent, or later. They count when the reader comes back for more.
+    /// The time at which the last whole lines were sent, or later. They count when the reader comes back for more.
     unsaid: Option<Timestamp>,
 }
 
-/// Whether a piece of a watch ends with a line and holds no error: after one nothing is certain.
+/// Whether a piece of a watch ends with a line and contains no error. After an error nothing is certain.
 fn is_good(data: &[u8]) -> bool {
     let mut lines = data.split(|byte| *byte == b'\n');
     data.ends_with(b"\n") && !lines.any(|line| line.starts_with(br#"{"type":"ERROR""#))
@@ -217,7 +217,7 @@ mod tests {
         });
         let counted = Arc::clone(counted);
         let client = listening(&Client::new(service, "default"), false, move |moment| {
-            // What came just now was sent a while ago.
+            // A line that came just now was sent a while ago.
             assert!(moment + DELIVERY <= clock::now());
             counted.fetch_add(1, Ordering::Relaxed);
         });

@@ -25,7 +25,7 @@ pub(super) struct LiveWatch<K, B> {
     events: BoxStream<'static, Event<K>>,
     /// Notified of everything that is received on the watch, also of bookmarks.
     alive: Arc<Notify>,
-    /// None while a list is on its way: it has limits of its own.
+    /// None during a list, which has limits of its own.
     silent_at: Option<Instant>,
 }
 
@@ -39,7 +39,7 @@ impl<K, B: Fn() -> BoxStream<'static, Event<K>>> LiveWatch<K, B> {
         }
     }
 
-    /// The next event; none when there will be none.
+    /// The next event. None when there will be none.
     pub(super) async fn next(&mut self, name: &str) -> Option<Event<K>> {
         loop {
             let silent_at = self.silent_at;
@@ -98,7 +98,7 @@ mod tests {
                 Event::InitApply(2),
                 Event::InitDone,
             ];
-            // A list may take its time between two objects.
+            // A list may pause between two objects.
             let list = stream::iter(list).then(async |event| {
                 sleep(Duration::from_mins(1)).await;
                 event
@@ -110,7 +110,7 @@ mod tests {
         (started, alive, running)
     }
 
-    /// What one list takes.
+    /// The duration of one list.
     const LIST: Duration = Duration::from_mins(4);
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
-//! Policies as far as explanations need them, within a share for each namespace and one for all.
+//! The parts of policies that explanations need, within a share for each namespace and one for all.
 //!
-//! Of a namespace above its share it is known which policies there are, and not what they say: whether one could accept
-//! somebody is then not known, which is never a no.
+//! For a namespace above its share only the existence of policies is known, and not their content. Whether one could
+//! accept a subject is then unknown, which is never a no.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,39 +12,39 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use service_kit::byte_budget::ByteBudget;
 
-/// What is kept of the policies of one namespace, in bytes of their specs without modules.
+/// The limit of the kept policies of one namespace, in bytes of their specs without modules.
 const MOST_OF_NAMESPACE: usize = 4 * 1024 * 1024;
-/// What is kept of all policies.
+/// The limit of all kept policies.
 const MOST_OF_ALL: usize = 32 * 1024 * 1024;
 
-/// A policy as far as explanations need it.
+/// The parts of a policy that explanations need.
 #[derive(Debug, PartialEq)]
 pub struct ExplainedPolicy {
     /// Its UID.
     pub uid: String,
-    /// Whether it is on its way out.
+    /// Whether it is being deleted.
     pub is_going: bool,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// What it says.
+    /// Its content.
     pub said: PolicyText,
-    /// Who may ask under its checks, if it has any and what it says is kept.
+    /// The requesters under its checks, if it has any and its content is kept.
     pub requesters: Option<Requesters>,
 }
 
-/// What a policy says.
+/// The content of a policy.
 #[derive(Debug, PartialEq)]
 pub enum PolicyText {
     /// Its spec, without modules.
     Kept(Box<AccessPolicySpec>),
-    /// The policies of its namespace take more than is kept.
+    /// The policies of its namespace exceed the limit.
     NotKept,
     /// Why it cannot be read.
     Unreadable(String),
 }
 
 impl ExplainedPolicy {
-    /// What it says, if that is known.
+    /// Its content, if that is known.
     #[must_use]
     pub fn spec(&self) -> Option<&AccessPolicySpec> {
         match &self.said {
@@ -88,7 +88,7 @@ impl ExplainedPolicies {
         self.all.get(namespace)
     }
 
-    /// True when it says something new, as far as that is known.
+    /// True when its content is new, as far as that is known.
     pub(super) fn put(&mut self, policy: AccessPolicy) -> bool {
         let AccessPolicy {
             metadata, mut spec, ..
@@ -102,7 +102,7 @@ impl ExplainedPolicies {
         self.insert(metadata, PolicyText::Kept(Box::new(spec)))
     }
 
-    /// The same of a policy that cannot be read.
+    /// The same for a policy that cannot be read.
     pub(super) fn put_unreadable(&mut self, metadata: ObjectMeta, problem: String) -> bool {
         self.insert(metadata, PolicyText::Unreadable(problem))
     }
@@ -122,7 +122,7 @@ impl ExplainedPolicies {
         let checked = checked.and_then(|spec| spec.check_granted_permission.as_ref());
         policy.requesters = checked.map(|checked| Requesters::of(checked, &namespace));
         let policies = self.all.entry(namespace.clone()).or_default();
-        // Most news about a policy is about its status.
+        // Most events about a policy concern its status.
         if policies.get(&name) == Some(&policy) {
             return false;
         }
@@ -206,7 +206,7 @@ mod tests {
                 .all(|it| it.said == PolicyText::NotKept && it.requesters.is_none())
         );
         assert!(is_kept(&policies, "quiet"));
-        // What is written again where there is room is known again.
+        // A policy that is written again is known again if there is room.
         assert!(policies.put(long("loud", "p0")));
         assert!(policies.of("loud").unwrap()["p0"].spec().is_some());
     }

@@ -1,7 +1,7 @@
 //! Parsers of watched objects that skip the fields which this service does not use, such as `managedFields`.
 //!
-//! More than half of a stored object tells who wrote which of its fields. Read like the rest, that becomes the
-//! larger part of the work and of the memory of a start.
+//! More than half of a stored object records the writers of its fields. Reading that as well would be the larger part
+//! of the work and the memory of a start.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,12 +17,12 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use service_kit::watches::{Parse, Plain};
 
-/// Reads roles and bindings as far as decisions need them.
+/// Reads the parts of roles and bindings that decisions need.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rbac {}
 
-/// Reads our own kinds as strictly as everybody else does: what a service does not understand as a whole
-/// gives nobody access.
+/// Reads our own kinds as strictly as all other services do: an object that a service does not fully understand gives
+/// no access.
 #[derive(Clone, Copy, Debug)]
 pub enum Strict {}
 
@@ -87,7 +87,7 @@ impl Parse<ClusterRole> for Rbac {
         Ok(ClusterRole {
             metadata: metadata.into(),
             rules,
-            // Whatever is aggregated is written into the rules by the controller of Kubernetes.
+            // The controller of Kubernetes writes all aggregated rules into `rules`.
             aggregation_rule: None,
         })
     }
@@ -128,7 +128,7 @@ impl<'de> Deserialize<'de> for ObjectTree {
     }
 }
 
-/// Where in an object a map is.
+/// The place of a map in an object.
 #[derive(Clone, Copy)]
 enum Level {
     Object,

@@ -1,7 +1,7 @@
-//! Access requests, by what they are about.
+//! Access requests by their tuple.
 //!
-//! To ask for one allocates nothing. Tenants choose names and make many requests: hashes are under a
-//! random key, and those of one tuple are in one place.
+//! A search allocates nothing. Tenants choose names and make many requests. So hashes have a random key, and the
+//! requests of one tuple are in one place.
 
 mod known;
 mod tuple;
@@ -18,7 +18,7 @@ use hashbrown::hash_table::Entry;
 pub use known::{KnownPolicy, KnownRequest};
 pub use tuple::{Tuple, TupleRef};
 
-/// All requests that are about something, as far as decisions need them.
+/// The parts of all requests with a tuple that decisions need.
 #[derive(Debug, Default)]
 pub struct KnownRequests {
     hashing: RandomState,
@@ -34,7 +34,7 @@ struct Rivals {
 }
 
 impl KnownRequests {
-    /// Takes a request as it is now. Tells what it is and was about.
+    /// Takes the present version of a request. Returns its old and new tuples.
     pub fn apply(&mut self, request: AccessRequest) -> Vec<Tuple> {
         let metadata = &request.metadata;
         let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else {
@@ -50,7 +50,7 @@ impl KnownRequests {
         old.into_iter().chain(new).collect()
     }
 
-    /// Forgets a request. Tells what it was about.
+    /// Forgets a request. Returns its tuple.
     pub fn delete(&mut self, namespace: &str, name: &str) -> Option<Tuple> {
         let key = (namespace, name);
         let hash = self.hashing.hash_one(key);
@@ -76,7 +76,7 @@ impl KnownRequests {
         }
     }
 
-    /// Takes a request whose name is not taken.
+    /// Takes a request whose name is not used.
     fn insert(&mut self, request: KnownRequest) {
         let Self {
             hashing,
@@ -142,14 +142,14 @@ impl Rivals {
         self.first.tuple.about()
     }
 
-    /// One that is being deleted counts as deleted: its controller does not look at it either.
+    /// A request that is being deleted counts as deleted, because its controller ignores it as well.
     fn deciding(&self) -> Option<&KnownRequest> {
         let all = once(&self.first).chain(&self.others).map(AsRef::as_ref);
         all.filter(|it| !it.is_deleting)
             .min_by_key(|it| (it.rank(), &it.name))
     }
 
-    /// Takes a request out; true when it is the last.
+    /// Removes a request. True when it is the last.
     fn is_empty_without(&mut self, request: &Arc<KnownRequest>) -> bool {
         if !Arc::ptr_eq(&self.first, request) {
             self.others.retain(|it| !Arc::ptr_eq(it, request));

@@ -1,4 +1,4 @@
-//! The kinds that are followed: how each is read, and what it does to the world.
+//! The watched kinds: how each is read, and its effect on the world.
 
 use std::fmt::Debug;
 
@@ -23,30 +23,30 @@ const LONG_PAGE: u32 = 100;
 /// Objects of any other page.
 const SHORT_PAGE: u32 = 500;
 
-/// A kind that is followed.
+/// A watched kind.
 pub(super) trait Source:
     Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static
 {
     const NAME: &'static str;
     const PLACE: usize;
-    /// Whether nothing but metadata is asked for.
+    /// Whether only metadata is requested.
     const METADATA_ONLY: bool = false;
-    /// How many objects are asked for at a time: they are in memory twice, as text and read.
+    /// The number of objects in one page. They are in memory twice, as text and parsed.
     const PAGE: u32 = SHORT_PAGE;
 
-    /// What is held of a list until it is complete.
+    /// The part of a list that is kept until the list is complete.
     type Listing: Send;
 
     /// A list begins.
     fn begin(world: &World) -> Self::Listing;
-    /// Takes an object of a list, or what will be looked at of it, which is little of many objects.
+    /// Takes an object of a list, or the needed part of it, which is small for many kinds.
     fn list(self, shared: &Shared, listing: &mut Self::Listing);
     /// The list is complete.
     fn reset(world: &mut World, listing: Self::Listing) -> Vec<WorldChange>;
 
     fn apply(world: &mut World, object: Self) -> Vec<WorldChange>;
     fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<WorldChange>;
-    /// An object that is there and cannot be read counts for nothing.
+    /// An existing object that cannot be read counts for nothing.
     fn unreadable(world: &mut World, Unreadable { metadata, .. }: Unreadable) -> Vec<WorldChange> {
         Self::delete(world, metadata)
     }
@@ -85,8 +85,8 @@ macro_rules! rbac_sources {
                 Listing::begin(&world.chain.rbac)
             }
 
-            // A yes rests on one role and one binding, of which one may be newer than the other at any
-            // time: so each counts as it comes, and a long list is neither held nor taken in at once.
+            // A yes relies on one role and one binding, which may differ in age at any time. So each counts as it
+            // comes, and a long list is neither kept nor applied at once.
             fn list(self, shared: &Shared, listing: &mut Listing<Self>) {
                 if is_ours_and_going(&self.metadata) {
                     return;
@@ -132,8 +132,8 @@ fn apply_rbac<K: RbacObject>(world: &mut World, object: &K) -> Vec<WorldChange> 
     changes
 }
 
-/// What is ours counts as deleted once it has a deletion timestamp, however long a finalizer keeps it. A role, too: the
-/// index does not tell of one that it is going.
+/// Our objects count as deleted once they have a deletion timestamp, however long a finalizer keeps them. This
+/// includes roles, because the index does not show their deletion.
 fn is_ours_and_going(metadata: &ObjectMeta) -> bool {
     let labels = metadata.labels.as_ref();
     let manager = labels.and_then(|labels| labels.get(MANAGED_BY));
@@ -175,8 +175,8 @@ impl Source for AccessRequest {
     }
 }
 
-// No decision depends on what follows. Whether a request leads anywhere does, for which the labels of namespaces
-// are looked at again in time: whoever owns one must not wake everybody by them.
+// No decision depends on the code below. Only the possible effect of a request does, and it is checked again in time.
+// So the owner of a namespace cannot wake all streams by its labels.
 
 impl Source for AccessPolicy {
     const NAME: &'static str = "accesspolicies";

@@ -1,4 +1,4 @@
-//! What is kept of a request: of most requests the evidence is the most, and no answer shows it.
+//! The kept parts of a request. The evidence is the largest part of most requests, and no answer shows it.
 
 use connectors_api::access_request::{AccessRequestStatus, GrantState, MatchedPolicy, Phase};
 use connectors_api::pod_grant::{GrantFacts, RequestFacts};
@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 
 use super::tuple::Tuple;
 
-/// A request, as far as answers need it.
+/// The parts of a request that answers need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownRequest {
-    /// What it is about.
+    /// Its tuple.
     pub tuple: Tuple,
     /// Its name, in the namespace of the tuple.
     pub name: Box<str>,
@@ -24,29 +24,29 @@ pub struct KnownRequest {
     pub resource_version: Box<str>,
     /// When it was made.
     pub created: Option<Timestamp>,
-    /// Whether it is on its way out.
+    /// Whether it is being deleted.
     pub is_deleting: bool,
     /// The name of the pod.
     pub pod_name: Box<str>,
     /// Whether the subject is in the namespace of the pod.
     pub is_in_pods_namespace: bool,
-    /// Where it stands.
+    /// Its phase.
     pub phase: Option<Phase>,
     /// When all of it ends at the latest.
     pub expires_at: Option<Timestamp>,
-    /// Whose grants it has. An entry that does not say whose it is counts for nothing.
+    /// The policies of its grants. An entry without a policy counts for nothing.
     pub policies: Box<[KnownPolicy]>,
-    /// What the checks say.
+    /// The result of the checks.
     pub check_reason: Option<AccessCheckReady>,
-    /// Where the permission is.
+    /// The state of the permission.
     pub permission_reason: Option<AccessPermissionSync>,
-    /// What is awaited or what ended it.
+    /// The awaited event or the end.
     pub ready_reason: Option<Ready>,
     /// The same as a sentence.
     pub message: Box<str>,
 }
 
-/// What one policy came to.
+/// The result of one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownPolicy {
     /// The policy. Never empty.
@@ -58,7 +58,7 @@ pub struct KnownPolicy {
 }
 
 impl KnownRequest {
-    /// Takes what is needed; nothing of a request that names no pod by its UID, or has no name itself.
+    /// Keeps the needed parts. None for a request that has no pod UID, or no name itself.
     #[must_use]
     pub fn read(request: AccessRequest) -> Option<Self> {
         let AccessRequest {
@@ -172,7 +172,7 @@ fn condition(status: &AccessRequestStatus, of: AccessRequestCondition) -> FoundC
     status.conditions.iter().find(|it| it.type_ == of)
 }
 
-/// A word of a set; none for a word of another version, which explains nothing here.
+/// A word of a set. None for a word of another version, which explains nothing here.
 fn reason<W: DeserializeOwned>(condition: FoundCondition<'_>) -> Option<W> {
     serde_json::from_value(condition?.reason.as_str().into()).ok()
 }

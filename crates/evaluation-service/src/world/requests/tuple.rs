@@ -1,9 +1,9 @@
-//! What one decision is about.
+//! The key of one decision.
 
 use connectors_api::Permission;
 use evaluation_api::access::AccessQuestion;
 
-/// Who wants what for which pod: what one decision is about.
+/// The key of one decision: the subject, the connector, the permission and the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tuple {
     /// The namespace of connector and request.
@@ -20,7 +20,7 @@ pub struct Tuple {
     pub pod_uid: Box<str>,
 }
 
-/// A tuple that is read where it stands.
+/// A borrowed tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TupleRef<'a> {
     namespace: &'a str,
@@ -32,7 +32,7 @@ pub struct TupleRef<'a> {
 }
 
 impl<'a> TupleRef<'a> {
-    /// What a question is about; nothing when no pod asks.
+    /// The tuple of a question. None when no pod asks.
     #[must_use]
     pub fn of_question<T: AsRef<str>>(question: &'a AccessQuestion<T>) -> Option<Self> {
         let AccessQuestion {
@@ -55,13 +55,13 @@ impl<'a> TupleRef<'a> {
 }
 
 impl Tuple {
-    /// What a question is about; nothing when no pod asks.
+    /// The tuple of a question. None when no pod asks.
     #[must_use]
     pub fn of_question(question: &AccessQuestion) -> Option<Self> {
         TupleRef::of_question(question).map(Self::from)
     }
 
-    /// The same, to look for.
+    /// The borrowed tuple, for a search.
     #[must_use]
     pub fn about(&self) -> TupleRef<'_> {
         TupleRef {
