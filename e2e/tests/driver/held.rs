@@ -102,7 +102,7 @@ async fn held(driver: &Driver, calls: usize) {
     let what = format!("{calls} held calls");
     let wanted = u32::try_from(calls).unwrap();
     until(&what, || {
-        let held = driver.metric("mount_held")?;
+        let held = driver.metric("connectors_mount_held")?;
         ((held - f64::from(wanted)).abs() < f64::EPSILON).then_some(())
     })
     .await;
