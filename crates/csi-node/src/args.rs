@@ -14,15 +14,6 @@ pub struct Args {
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 
-    /// The namespace of the installation, in which the configuration is
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        env = "POD_NAMESPACE",
-        default_value = "connectors-system"
-    )]
-    pub(crate) namespace: String,
-
     /// The node that this process runs on
     #[arg(long, value_name = "NODE", env = "NODE_NAME")]
     pub(crate) node_name: String,

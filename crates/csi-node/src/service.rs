@@ -54,7 +54,6 @@ struct NotRegistered;
 pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let Args {
         common,
-        namespace,
         node_name,
         driver_name,
         kubelet_dir,
@@ -80,7 +79,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let driver = Driver {
         evaluator: process.evaluator(evaluation, evaluation_ca)?,
         mounter: Arc::new(Linux::new(&driver_name)),
-        switch: process.switch(namespace)?,
+        switch: process.switch()?,
         object: process.driver_object(kubernetes.clone(), driver_name.clone()),
         kept: ExemptVolumes::new(metrics.kept.clone()),
         digests: ContentDigests::default(),
@@ -167,8 +166,9 @@ impl Process {
         ))
     }
 
-    fn switch(&mut self, namespace: String) -> Result<Switch, StartError> {
+    fn switch(&mut self) -> Result<Switch, StartError> {
         let client = self.shell.client.clone();
+        let namespace = self.shell.namespace.clone();
         let (sender, switch) = watch::channel(None);
         let ready = self.shell.readiness.part("configuration");
         let metrics = (

@@ -19,15 +19,6 @@ pub struct Args {
     #[command(flatten)]
     pub common: CommonArgs,
 
-    /// The namespace of the installation, in which the `ConfigMap` connectors-config is
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        env = "POD_NAMESPACE",
-        default_value = "connectors-system"
-    )]
-    pub namespace: String,
-
     /// Where the gRPC API is served, over TLS
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
     pub listen_address: SocketAddr,

@@ -92,7 +92,6 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let caller_limits = args.caller_limits();
     let Args {
         common,
-        namespace,
         proxy_audience,
         listen_address,
         listen_socket,
@@ -127,13 +126,14 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let Shell {
         client,
         readiness,
+        namespace,
         tasks,
         ..
     } = &mut shell;
     let shared = Arc::new(Shared::default());
     let follow = Follow {
         client,
-        namespace: &namespace,
+        namespace,
         shared: &shared,
         readiness,
         watches: &watches,

@@ -16,14 +16,6 @@ pub struct Args {
     /// The arguments of every service.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// The namespace of the installation: of the lease and of the ConfigMap connectors-config
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        env = "POD_NAMESPACE",
-        default_value = "connectors-system"
-    )]
-    pub namespace: String,
     /// Identity of this process among the replicas: the name of its pod
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: String,
@@ -65,7 +57,7 @@ mod tests {
     fn only_the_identity_has_no_default() {
         let args = Args::try_parse_from(["x", "--identity", "me"]).unwrap();
         assert_eq!(args.sweep_every(), Duration::from_mins(5));
-        assert_eq!(args.namespace, "connectors-system");
+        assert_eq!(args.common.namespace, "connectors-system");
         assert_eq!(args.max_selected_subjects, 1000);
         assert!(Args::try_parse_from(["x", "--identity=me", "--sweep-interval=0s"]).is_err());
     }

@@ -62,7 +62,6 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let sweep_every = args.sweep_every();
     let Args {
         common,
-        namespace,
         identity,
         evaluation,
         evaluation_ca,
@@ -84,7 +83,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         client: shell.client.clone(),
         validator: Arc::new(evaluator),
         clock: clock::system(),
-        namespace,
+        namespace: shell.namespace.clone(),
         identity,
         lease: LeaseTerms::default(),
         sweep_every,

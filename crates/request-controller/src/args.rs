@@ -14,14 +14,6 @@ pub struct Args {
     /// The arguments of every service.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// The namespace of the installation: of the lease and of the ConfigMap connectors-config
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        env = "POD_NAMESPACE",
-        default_value = "connectors-system"
-    )]
-    pub namespace: String,
     /// The name of this replica: that of its pod
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: String,
@@ -66,7 +58,7 @@ mod tests {
         let args = Args::try_parse_from(["x", "--identity", "me"]).unwrap();
         assert_eq!(args.sweep_every(), Duration::from_mins(5));
         assert_eq!(args.retention.get(), jiff::SignedDuration::from_hours(168));
-        assert_eq!(args.namespace, "connectors-system");
+        assert_eq!(args.common.namespace, "connectors-system");
     }
 
     #[test]

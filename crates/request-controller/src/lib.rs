@@ -75,7 +75,6 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let sweep_every = args.sweep_every();
     let Args {
         common,
-        namespace,
         identity,
         evaluation,
         evaluation_ca,
@@ -107,7 +106,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
             runtime: Handle::current(),
         }),
         clock: clock::system(),
-        namespace,
+        namespace: shell.namespace.clone(),
         identity,
         lease: LeaseTerms::default(),
         sweep_every,

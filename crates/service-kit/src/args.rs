@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use crate::telemetry::LogFormat;
 
-/// The logs of a process, the address of its admin server, and its cluster.
+/// The logs of a process, the address of its admin server, its cluster, and the namespace of its installation.
 ///
 /// A service destructures it without `..`, so that an unused argument is a compiler warning.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -24,6 +24,15 @@ pub struct CommonArgs {
     /// The kubeconfig of the cluster; without it, the cluster that this process runs in
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+
+    /// The namespace of the installation, with its configuration, leases and certificates
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "POD_NAMESPACE",
+        default_value = "connectors-system"
+    )]
+    pub namespace: String,
 }
 
 #[cfg(test)]
@@ -55,6 +64,7 @@ mod tests {
             log_format: LogFormat::Text,
             admin_address: ([0, 0, 0, 0], 9090).into(),
             kubeconfig: None,
+            namespace: "connectors-system".to_owned(),
         };
         assert_eq!(parse(&[]).unwrap(), expected);
     }
@@ -66,12 +76,14 @@ mod tests {
             "--log-format=json",
             "--admin-address=127.0.0.1:1",
             "--kubeconfig=/k",
+            "--namespace=n",
         ];
         let expected = CommonArgs {
             log_filter: "debug".to_owned(),
             log_format: LogFormat::Json,
             admin_address: ([127, 0, 0, 1], 1).into(),
             kubeconfig: Some("/k".into()),
+            namespace: "n".to_owned(),
         };
         assert_eq!(parse(&args).unwrap(), expected);
     }

@@ -65,6 +65,8 @@ pub struct Shell {
     pub registry: Registry,
     /// Whether everything has caught up. Not before [`run`](Self::run).
     pub readiness: Readiness,
+    /// The namespace of the installation.
+    pub namespace: String,
     /// The tasks that run until the end of the process.
     pub tasks: Tasks,
     signals: BoxStream<'static, Signal>,
@@ -79,6 +81,7 @@ impl Shell {
             log_format,
             admin_address,
             kubeconfig,
+            namespace,
         } = args;
         telemetry::init(&log_filter, log_format)?;
         let signals = signals()?;
@@ -90,6 +93,7 @@ impl Shell {
             client: client::connect(kubeconfig.as_deref()).await?,
             registry,
             readiness,
+            namespace,
             tasks: Tasks::new(),
             signals,
             start,

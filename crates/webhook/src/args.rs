@@ -13,15 +13,6 @@ pub struct Args {
     #[command(flatten)]
     pub common: CommonArgs,
 
-    /// The namespace of the installation, which holds the certificates
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "POD_NAMESPACE",
-        default_value = "connectors-system"
-    )]
-    pub namespace: String,
-
     /// Where the API server is served
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
     pub listen_address: SocketAddr,
@@ -69,7 +60,7 @@ mod tests {
     #[test]
     fn everything_has_a_default_for_a_pod_in_a_cluster() {
         let args = Args::try_parse_from(["webhook"]).unwrap();
-        assert_eq!(args.namespace, "connectors-system");
+        assert_eq!(args.common.namespace, "connectors-system");
         assert_eq!(args.listen_address, ([0, 0, 0, 0], 8443).into());
         let account = "system:serviceaccount:connectors-system:csi-node";
         assert_eq!(args.node_plugin_account, account);
@@ -104,7 +95,7 @@ mod tests {
         ])
         .unwrap();
         let given = [
-            &args.namespace,
+            &args.common.namespace,
             &args.node_plugin_account,
             &args.mutating_configuration,
             &args.validating_configuration,

@@ -56,7 +56,6 @@ const DRAIN: Duration = Duration::from_secs(15);
 pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let Args {
         common,
-        namespace,
         listen_address,
         client_ca_file,
         client_name,
@@ -81,7 +80,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     let store = CertificateStore {
         client: shell.client.clone(),
         policy: RetryPolicy::default(),
-        namespace: namespace.clone(),
+        namespace: shell.namespace.clone(),
         mutating: mutating_configuration,
         validating: validating_configuration,
         creator: certs::creator(),
@@ -103,7 +102,8 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     ))?;
     let client = shell.client.clone();
     let limits = PeerLimits::new(metrics.peers);
-    let admission = Admission::new(client, &namespace, node_plugin_account, evaluator, &limits);
+    let namespace = &shell.namespace;
+    let admission = Admission::new(client, namespace, node_plugin_account, evaluator, &limits);
     let handler = Handler::new(admission, metrics.reviews, limits);
 
     let tasks = &mut shell.tasks;

@@ -30,6 +30,9 @@ const LONGEST_SOCKET: usize = 107;
 const BELOW_STATE_DIR: usize =
     "/12345678901234567890/kubelet/plugins/connectors-csi/csi.sock".len();
 
+/// The free space that images, logs and volumes of a node need, in MiB.
+const ROOM: u64 = 2048;
+
 /// The facts about the machine that a node needs.
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -91,6 +94,16 @@ pub enum PreflightError {
         /// The directory.
         path: PathBuf,
     },
+    /// A full disk fails in many ways, and each looks like an error of the product.
+    #[error(
+        "the disk of {path} has {free} MiB free, and a node needs {ROOM}: remove old builds (`cargo clean`), or choose another disk with {STATE_DIR}"
+    )]
+    DiskFull {
+        /// The directory of clusters, or the first one above it that exists.
+        path: PathBuf,
+        /// The free space for this user.
+        free: u64,
+    },
     /// A file that tells about the machine.
     #[error("cannot read {path}")]
     Unreadable {
@@ -108,6 +121,7 @@ pub(crate) fn check() -> Result<Machine, PreflightError> {
         return Err(PreflightError::NotRoot);
     }
     check_state_dir(clusters_dir())?;
+    check_room(&clusters_dir(), ROOM)?;
     check_go()?;
     install_missing()?;
     check_cgroups()?;
@@ -122,6 +136,22 @@ pub(crate) fn check() -> Result<Machine, PreflightError> {
 fn check_state_dir(path: PathBuf) -> Result<(), PreflightError> {
     if path.as_os_str().len() + BELOW_STATE_DIR > LONGEST_SOCKET {
         return Err(PreflightError::StateDirTooLong { path });
+    }
+    Ok(())
+}
+
+/// A disk that cannot be asked is no reason to refuse.
+fn check_room(dir: &Path, needed: u64) -> Result<(), PreflightError> {
+    let Some(there) = dir.ancestors().find(|it| it.exists()) else {
+        return Ok(());
+    };
+    let Ok(disk) = rustix::fs::statvfs(there) else {
+        return Ok(());
+    };
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize) >> 20;
+    if free < needed {
+        let path = there.to_owned();
+        return Err(PreflightError::DiskFull { path, free });
     }
     Ok(())
 }
@@ -260,5 +290,15 @@ mod tests {
             message.starts_with("CONNECTORS_STATE_DIR=/aaa"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn a_disk_without_room_is_named_with_what_to_do() {
+        let dir = std::env::temp_dir().join("not-there/yet");
+        check_room(&dir, 0).unwrap();
+        let message = check_room(&dir, u64::MAX).unwrap_err().to_string();
+        assert!(message.starts_with("the disk of /"), "{message}");
+        assert!(message.contains("MiB free, and a node needs"), "{message}");
+        check_room(Path::new(""), u64::MAX).unwrap();
     }
 }
