@@ -22,6 +22,7 @@ mod matching;
 mod monitoring;
 mod namespaces;
 mod outages;
+mod plugin;
 mod policies;
 mod requests;
 mod reviews;

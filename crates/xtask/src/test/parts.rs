@@ -243,6 +243,8 @@ fn gate(context: &Context, summary: &mut Summary) -> anyhow::Result<()> {
     if target.local().is_some() {
         install_services(target, Profile::Dev, &json!({}))?;
     }
+    // A session of it is one of the tests. These features are those of the tests: nothing is built twice.
+    cargo("build --workspace --all-features --bin kubectl-connectors --locked")?;
     let mut tests = context.tests_on_cluster(GATE)?;
     tests.env("RUST_TEST_THREADS", WAITING_TESTS);
     // They are a part of their own.

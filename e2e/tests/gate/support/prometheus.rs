@@ -77,7 +77,11 @@ impl Prometheus {
             .map(|(name, value)| format!("{name}={}", escaped(value)))
             .collect();
         let body = parameters.join("&");
-        let answer = self.post(path, &body).map_err(|error| error.to_string())?;
+        // Without parameters, the API takes a GET alone.
+        let method = if body.is_empty() { "GET" } else { "POST" };
+        let answer = self
+            .call(method, path, &body)
+            .map_err(|error| error.to_string())?;
         let (_, answer) = answer.split_once("\r\n\r\n").ok_or("no answer")?;
         let mut answer: Value =
             serde_json::from_str(answer).map_err(|error| format!("{error}: {answer}"))?;
@@ -88,14 +92,14 @@ impl Prometheus {
         }
     }
 
-    fn post(&self, path: &str, body: &str) -> std::io::Result<String> {
+    fn call(&self, method: &str, path: &str, body: &str) -> std::io::Result<String> {
         let mut connection = TcpStream::connect(&self.address)?;
         connection.set_read_timeout(Some(Duration::from_secs(10)))?;
         let length = body.len();
         // Of this version every answer ends with its connection.
         write!(
             connection,
-            "POST /api/v1/{path} HTTP/1.0\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+            "{method} /api/v1/{path} HTTP/1.0\r\nContent-Type: application/x-www-form-urlencoded\r\n\
              Content-Length: {length}\r\n\r\n{body}"
         )?;
         let mut answer = String::new();
