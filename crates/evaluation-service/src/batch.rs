@@ -1,6 +1,7 @@
 //! `BatchCheckAccess`: many questions, one look at the world, one review per namespace.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use authz::{Learning, User};
 use evaluation_api::MOST_QUESTIONS;
@@ -15,6 +16,7 @@ use crate::access_decision::{self, PreparedQuestion};
 use crate::auth::{Caller, CallerReviews, Right};
 use crate::error::Refused;
 use crate::metrics::Metrics;
+use crate::requestable;
 use crate::world::World;
 
 /// Reviews of one call at the same time. Other calls need reviews as well.
@@ -77,6 +79,7 @@ impl<'a> Batch<'a> {
         &self,
         world: &World,
         now: Timestamp,
+        max_staleness: Duration,
         mut learning: Option<&mut Vec<Learning>>,
     ) -> BatchCheckAccessResponse {
         let mut response = BatchCheckAccessResponse {
@@ -119,6 +122,14 @@ impl<'a> Batch<'a> {
             if self.details {
                 response.answers.push(answer);
             }
+        }
+        if self.details {
+            let answers = self.questions.iter().zip(&mut response.answers);
+            let answers = answers.filter_map(|(question, answer)| {
+                let question = question.as_ref().ok()?;
+                Some((*question, answer))
+            });
+            requestable::add_to_batch(answers, world, now, max_staleness);
         }
         response
     }
@@ -218,7 +229,7 @@ mod tests {
     ) -> BatchCheckAccessResponse {
         let message = BatchCheckAccessRequest { questions, details }.encode_to_vec();
         let batch = Batch::read(&message).map_err(|it| it.to_string()).unwrap();
-        batch.answer(world, Timestamp::UNIX_EPOCH, None)
+        batch.answer(world, Timestamp::UNIX_EPOCH, Duration::MAX, None)
     }
 
     fn another_pod() -> AccessQuestion {
@@ -412,7 +423,12 @@ mod tests {
             let message = message.encode_to_vec();
             let mut batch = Batch::read(&message).map_err(|it| it.to_string()).unwrap();
             batch.authorize(&callers, &caller).await;
-            let answer = batch.answer(&World::default(), Timestamp::UNIX_EPOCH, None);
+            let answer = batch.answer(
+                &World::default(),
+                Timestamp::UNIX_EPOCH,
+                Duration::MAX,
+                None,
+            );
             let denied = i32::from(AccessDecision::Denied);
             let expected = numbers.iter().map(|it| denied * i32::from(it % 2 == 0));
             assert_eq!(answer.decisions, expected.collect::<Vec<_>>(), "{count}");

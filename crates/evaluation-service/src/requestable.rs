@@ -8,6 +8,7 @@ use connectors_api::LabelSelector;
 use connectors_api::config::DefaultRequesters;
 use connectors_api::policy_match::{Asker, RequesterMatch, WantedConnector, selects};
 use evaluation_api::access::{AccessAnswer, AccessQuestion, Decision, Requestable};
+use evaluation_api::v1::{self, AccessDecision};
 use jiff::Timestamp;
 
 use crate::world::{ExplainedPolicy, PolicyText, World};
@@ -15,6 +16,8 @@ use crate::world::{ExplainedPolicy, PolicyText, World};
 /// The limit of comparisons in one look. Authors of policies choose their number, and all callers pay. Beyond the
 /// limit the result is unknown.
 const COMPARISONS: usize = 8192;
+/// Comparisons of all questions of one batch. They share the look, so each gets an equal part.
+const COMPARISONS_OF_BATCH: usize = 4 * COMPARISONS;
 
 /// Adds it to an answer where it is useful: for a pod that has neither a permission nor a request.
 pub(crate) fn add(
@@ -24,39 +27,71 @@ pub(crate) fn add(
     now: Timestamp,
     max_staleness: Duration,
 ) -> AccessAnswer {
-    let asks = question.pod.as_ref().is_some_and(|pod| !pod.uid.is_empty());
+    let question = question.borrowed();
     let is_no = answer.decision == Decision::Denied && answer.request.is_none();
-    if asks && is_no && world.all_fresh_for(now, max_staleness).is_ok() {
-        answer.requestable = find(world, question);
+    if asks(question) && is_no && world.all_fresh_for(now, max_staleness).is_ok() {
+        answer.requestable = find(world, question, COMPARISONS);
     }
     answer
 }
 
-fn find(world: &World, question: &AccessQuestion) -> Requestable {
+/// Adds it to the answers of a batch, where [`add`] would add it.
+///
+/// The part of a question depends on the number of such questions alone: one that needs many comparisons takes none from
+/// the others.
+pub(crate) fn add_to_batch<'a>(
+    answers: impl IntoIterator<Item = (AccessQuestion<&'a str>, &'a mut v1::AccessAnswer)>,
+    world: &World,
+    now: Timestamp,
+    max_staleness: Duration,
+) {
+    let is_no = |answer: &v1::AccessAnswer| {
+        answer.decision() == AccessDecision::Denied && answer.request.is_none()
+    };
+    let open = answers.into_iter();
+    let open: Vec<_> = open
+        .filter(|(question, answer)| asks(*question) && is_no(answer))
+        .collect();
+    if open.is_empty() || world.all_fresh_for(now, max_staleness).is_err() {
+        return;
+    }
+    let part = COMPARISONS.min(COMPARISONS_OF_BATCH / open.len());
+    for (question, answer) in open {
+        let found = find(world, question, part);
+        answer.set_requestable(v1::Requestable::from(found));
+    }
+}
+
+/// True for a pod that could request access.
+fn asks(question: AccessQuestion<&str>) -> bool {
+    question.pod.is_some_and(|pod| !pod.uid.is_empty())
+}
+
+fn find(world: &World, question: AccessQuestion<&str>, comparisons: usize) -> Requestable {
     let AccessQuestion {
         subject,
         connector,
         permission,
         ..
     } = question;
-    let namespace = &connector.namespace;
-    let Some(labels) = world.catalog.connector(namespace, &connector.name) else {
+    let namespace = connector.namespace;
+    let Some(labels) = world.catalog.connector(namespace, connector.name) else {
         return Requestable::No;
     };
     let wanted = WantedConnector {
-        connector: &connector.name,
+        connector: connector.name,
         labels,
-        permission: *permission,
+        permission,
     };
     let asker = Asker {
-        namespace: &subject.namespace,
-        name: &subject.name,
+        namespace: subject.namespace,
+        name: subject.name,
         // There is no watch of accounts.
         labels: None,
-        namespace_labels: world.catalog.namespace(&subject.namespace),
+        namespace_labels: world.catalog.namespace(subject.namespace),
     };
     let default = world.config.map(|config| config.default_requesters);
-    let mut left = COMPARISONS;
+    let mut left = comparisons;
     let mut found = Requestable::No;
     for (_, policy) in world.catalog.policies(namespace) {
         if policy.said == PolicyText::NotKept && !policy.is_going {
@@ -315,6 +350,63 @@ mod tests {
         world.chain.rbac.apply(&role("r", POD_FORM)).unwrap();
         world.chain.rbac.apply(&role_binding("r")).unwrap();
         assert_eq!(said(&world), Requestable::Unknown);
+    }
+
+    /// The results for so many equal questions in one batch.
+    fn batch(world: &World, count: usize, at: Timestamp) -> Vec<Requestable> {
+        let question = question();
+        let answer = v1::AccessAnswer::from(access_decision::answer(world, &question, at));
+        let mut answers = vec![answer; count];
+        let pairs = answers.iter_mut().map(|it| (question.borrowed(), it));
+        add_to_batch(pairs, world, at, MOST);
+        answers.iter().map(|it| it.requestable.into()).collect()
+    }
+
+    /// Policies that take so many comparisons, and accept nobody.
+    fn costing(comparisons: usize) -> World {
+        let mut world = world();
+        let names: Vec<_> = (0..63).map(|it| format!("c{it}")).collect();
+        for number in 0..comparisons / 64 {
+            put(&mut world, &format!("p{number}"), |it| {
+                it["spec"]["connector"] = json!({"names": names});
+            });
+        }
+        world
+    }
+
+    #[test]
+    fn all_questions_of_a_batch_together_take_no_more_comparisons_than_four_looks() {
+        let no = |count| vec![Requestable::No; count];
+        let unknown = |count| vec![Requestable::Unknown; count];
+        let all = costing(COMPARISONS);
+        assert_eq!(batch(&all, 1, now()), no(1));
+        assert_eq!(batch(&all, 4, now()), no(4));
+        assert_eq!(batch(&all, 5, now()), unknown(5));
+        let quarter = costing(COMPARISONS / 4);
+        assert_eq!(batch(&quarter, 16, now()), no(16));
+        assert_eq!(batch(&quarter, 17, now()), unknown(17));
+        assert_eq!(batch(&all, 1, now() + MOST), unknown(1), "not fresh");
+    }
+
+    #[test]
+    fn a_question_takes_no_comparisons_from_the_others_of_its_batch() {
+        // Half of what one question may take, and more than an equal part of all.
+        let mut world = costing(COMPARISONS / 2);
+        let connector = json!({"namespace": "cheap", "name": "harbor"});
+        world
+            .catalog
+            .put_connector(serde_json::from_value(connector).unwrap());
+        let mut cheap = question();
+        "cheap".clone_into(&mut cheap.connector.namespace);
+        let mut questions = vec![question(); 15];
+        questions.push(cheap);
+        let of = |it| v1::AccessAnswer::from(access_decision::answer(&world, it, now()));
+        let mut answers: Vec<_> = questions.iter().map(of).collect();
+        let pairs = questions.iter().map(AccessQuestion::borrowed);
+        add_to_batch(pairs.zip(answers.iter_mut()), &world, now(), MOST);
+        let said: Vec<Requestable> = answers.iter().map(|it| it.requestable.into()).collect();
+        assert_eq!(said[..15], [Requestable::Unknown; 15]);
+        assert_eq!(said[15], Requestable::No);
     }
 
     #[test]

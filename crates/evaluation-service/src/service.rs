@@ -137,7 +137,9 @@ impl Service {
     ) -> Result<BatchCheckAccessResponse, Refused> {
         let mut batch = Batch::read(message)?;
         batch.authorize(&self.callers, caller).await;
-        let look = self.look_learning(|world, now, learning| batch.answer(world, now, learning));
+        let look = self.look_learning(|world, now, learning| {
+            batch.answer(world, now, self.max_staleness, learning)
+        });
         let response = look.await?;
         batch::count(&response, &self.metrics);
         Ok(response)

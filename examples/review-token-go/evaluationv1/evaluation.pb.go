@@ -778,8 +778,8 @@ type AccessAnswer struct {
 	FreshAsOf *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=fresh_as_of,json=freshAsOf,proto3" json:"fresh_as_of,omitempty"`
 	// Whether the installation gates mounts now. The decision does not depend on it.
 	Gating Gating `protobuf:"varint,6,opt,name=gating,proto3,enum=connectors.evaluation.v1.Gating" json:"gating,omitempty"`
-	// Whether a request for access could succeed. Set only in the answers of CheckAccess and WatchAccess, and
-	// there only with a no to a pod that has no request.
+	// Whether a request for access could succeed. Set only in the answers of CheckAccess, WatchAccess and
+	// BatchCheckAccess with details, and there only with a no to a pod that has no request.
 	Requestable   Requestable `protobuf:"varint,7,opt,name=requestable,proto3,enum=connectors.evaluation.v1.Requestable" json:"requestable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1143,7 +1143,7 @@ type BatchCheckAccessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The questions, at most 1,024.
 	Questions []*AccessQuestion `protobuf:"bytes,1,rep,name=questions,proto3" json:"questions,omitempty"`
-	// Whether answers say more than the decision: reason, binding and request.
+	// Whether answers say more than the decision: reason, binding, request and requestable.
 	Details       bool `protobuf:"varint,2,opt,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -70,8 +70,8 @@ pub struct AccessAnswer {
     /// Whether the installation gates mounts now. The decision does not depend on it.
     #[prost(enumeration = "Gating", tag = "6")]
     pub gating: i32,
-    /// Whether a request for access could succeed. Set only in the answers of CheckAccess and WatchAccess, and
-    /// there only with a no to a pod that has no request.
+    /// Whether a request for access could succeed. Set only in the answers of CheckAccess, WatchAccess and
+    /// BatchCheckAccess with details, and there only with a no to a pod that has no request.
     #[prost(enumeration = "Requestable", tag = "7")]
     pub requestable: i32,
 }
@@ -139,7 +139,7 @@ pub struct BatchCheckAccessRequest {
     /// The questions, at most 1,024.
     #[prost(message, repeated, tag = "1")]
     pub questions: ::prost::alloc::vec::Vec<AccessQuestion>,
-    /// Whether answers say more than the decision: reason, binding and request.
+    /// Whether answers say more than the decision: reason, binding, request and requestable.
     #[prost(bool, tag = "2")]
     pub details: bool,
 }

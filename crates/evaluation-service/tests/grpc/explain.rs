@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::fake_api::FakeApi;
 use crate::world::{World, question, request};
 
-fn policy(requesters: &Value) -> Value {
+/// A policy that accepts these requesters.
+pub(crate) fn policy(requesters: &Value) -> Value {
     let mut policy = json!({
         "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
         "metadata": {"name": "p", "namespace": "tools", "uid": "policy-uid", "resourceVersion": "1"},

@@ -1,9 +1,11 @@
 //! Many questions at a time, who may, and whose token it is.
 
-use evaluation_api::access::{AccessTarget, Decision, Permitted, TokenQuestion};
+use evaluation_api::access::{AccessTarget, Decision, Permitted, Requestable, TokenQuestion};
 use evaluation_api::refusal::Reason;
+use serde_json::json;
 use tonic::Code;
 
+use crate::explain::policy;
 use crate::fake_api::{FakeApi, token_for};
 use crate::world::{World, binding, question, request, role};
 
@@ -61,6 +63,39 @@ async fn many_questions_are_answered_or_refused_each_for_itself_with_one_review_
     assert!(details[101].is_err() && details[103].is_err());
     // A yes is remembered, a no is asked again.
     assert_eq!(world.api.access_reviews().len(), 3);
+}
+
+/// The scheduling gate of a pod is decided on these answers.
+#[tokio::test]
+async fn a_batch_in_detail_says_as_each_question_alone_whether_a_request_could_be_accepted() {
+    let api = FakeApi::new();
+    for name in ["harbor", "gitlab"] {
+        let metadata = json!({"namespace": "tools", "name": name, "resourceVersion": "1"});
+        api.put("connectors", &json!({"metadata": metadata}));
+    }
+    let mut policy =
+        policy(&json!([{"kind": "ServiceAccount", "namespace": "devops", "name": "builder"}]));
+    policy["spec"]["connector"] = json!({"names": ["gitlab"]});
+    api.put("accesspolicies", &policy);
+    let world = World::start(api).await;
+    world.ready().await;
+    let asked = |connector: &str| {
+        let mut question = question();
+        connector.clone_into(&mut question.connector.name);
+        question
+    };
+    let mut without_pod = asked("harbor");
+    without_pod.pod = None;
+    let questions = [asked("harbor"), asked("gitlab"), asked("lost"), without_pod];
+    let together = world.client.batch_check_access_in_detail(&questions).await;
+    let together = together.unwrap().into_iter();
+    let together: Vec<_> = together.map(|it| it.unwrap().requestable).collect();
+    let (no, yes, unknown) = (Requestable::No, Requestable::Yes, Requestable::Unknown);
+    assert_eq!(together, [no, yes, no, unknown]);
+    for (question, said) in questions.into_iter().zip(together) {
+        let alone = world.client.check_access(question).await.unwrap();
+        assert_eq!(alone.requestable, said);
+    }
 }
 
 #[tokio::test]
