@@ -24,6 +24,9 @@ const LIMIT: Duration = Duration::from_secs(5);
 const LONGEST: usize = 1024;
 /// The number of remembered notes. A forgotten note is sent as a new event.
 const NOTES: usize = 256;
+/// The number of objects whose events a recorder remembers. It keeps each event whole for minutes, and looks through all
+/// of them with each new one.
+const OBJECTS: usize = 32;
 
 /// Something to tell about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +48,15 @@ pub struct Publisher {
     reporter: Reporter,
     // A recorder treats all events of one object and reason as the same, even with other notes. So each note
     // has a recorder of its own.
-    recorders: Arc<Mutex<VecDeque<(String, Recorder)>>>,
+    recorders: Arc<Mutex<VecDeque<NoteRecorder>>>,
+}
+
+/// The recorder of one note.
+struct NoteRecorder {
+    note: String,
+    recorder: Recorder,
+    /// The objects that it was told about.
+    objects: Vec<ObjectReference>,
 }
 
 impl Publisher {
@@ -71,7 +82,7 @@ impl Publisher {
             mut note,
         } = news;
         note.truncate(note.floor_char_boundary(LONGEST));
-        let recorder = self.recorder(&note);
+        let recorder = self.recorder(&note, about);
         let event = Event {
             type_: if is_warning {
                 EventType::Warning
@@ -90,20 +101,26 @@ impl Publisher {
         }
     }
 
-    fn recorder(&self, note: &str) -> Recorder {
+    /// The recorder of a note. A full one is replaced: then an event that was told is told anew, not counted.
+    fn recorder(&self, note: &str, about: &ObjectReference) -> Recorder {
         let mut recorders = self
             .recorders
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let known = recorders.iter().position(|(it, _)| it == note);
-        let (note, recorder) = known
-            .and_then(|it| recorders.remove(it))
-            .unwrap_or_else(|| {
-                let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
-                (note.to_owned(), recorder)
-            });
+        let known = recorders.iter().position(|it| it.note == note);
+        let known = known.and_then(|it| recorders.remove(it));
+        let has_room = |it: &NoteRecorder| it.objects.len() < OBJECTS || it.objects.contains(about);
+        let mut of_note = known.filter(has_room).unwrap_or_else(|| NoteRecorder {
+            note: note.to_owned(),
+            recorder: Recorder::new(self.client.clone(), self.reporter.clone()),
+            objects: Vec::new(),
+        });
+        if !of_note.objects.contains(about) {
+            of_note.objects.push(about.clone());
+        }
+        let recorder = of_note.recorder.clone();
         recorders.truncate(NOTES - 1);
-        recorders.push_front((note, recorder.clone()));
+        recorders.push_front(of_note);
         recorder
     }
 }
@@ -192,6 +209,35 @@ mod tests {
             assert_eq!(told("often").await, "PATCH");
         }
         assert_eq!(told("once").await, "POST", "it was forgotten");
+    }
+
+    #[tokio::test]
+    async fn a_note_about_any_number_of_objects_is_remembered_for_a_few() {
+        let (publisher, mut sent) = publisher();
+        let mut told = async |number: usize| {
+            let about = ObjectReference {
+                uid: Some(number.to_string()),
+                ..door()
+            };
+            publisher.publish(news("to all"), &about).await;
+            let kept: Vec<_> = {
+                let recorders = publisher.recorders.lock().unwrap();
+                recorders.iter().map(|it| it.objects.len()).collect()
+            };
+            (sent.recv().await.unwrap().0, kept)
+        };
+        for number in 1..=OBJECTS {
+            assert_eq!(told(number).await, ("POST".to_owned(), vec![number]));
+        }
+        // One that is told again takes no further room.
+        assert_eq!(told(1).await, ("PATCH".to_owned(), vec![OBJECTS]));
+        assert_eq!(told(0).await, ("POST".to_owned(), vec![1]));
+        assert_eq!(told(0).await, ("PATCH".to_owned(), vec![1]));
+        assert_eq!(
+            told(1).await,
+            ("POST".to_owned(), vec![2]),
+            "it was forgotten"
+        );
     }
 
     #[tokio::test(start_paused = true)]
