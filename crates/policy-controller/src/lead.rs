@@ -42,6 +42,7 @@ pub struct Leading {
 impl Leader for Leading {
     async fn lead(&self, first_sweep: &mut Option<ReadinessPart>) {
         let queue = &self.reconciler.queue;
+        queue.listen();
         self.caches.ready().await;
         // The caches were listed a moment ago.
         let left = self.sweep(None).await;

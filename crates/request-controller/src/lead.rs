@@ -50,6 +50,7 @@ impl Leader for Leading {
             caches,
             every,
         } = self;
+        reconciler.queue.listen();
         begin(reconciler, caches, *every).await;
         if let Some(part) = first_sweep.take() {
             part.ready();

@@ -16,7 +16,12 @@ use tokio::{
 };
 
 use super::{KINDS, Leading};
-use crate::{cache::KindState, reconcile::Reconciler, testing::Cluster};
+use crate::{
+    api::Name,
+    cache::{Job, KindState},
+    reconcile::Reconciler,
+    testing::Cluster,
+};
 
 struct Led {
     readiness: Readiness,
@@ -161,6 +166,48 @@ async fn a_follower_is_ready_and_does_nothing() {
     sleep(Duration::from_secs(1)).await;
     assert_eq!(led.readiness.status(), Status::Ready);
     assert_eq!(cluster.server.calls(), 0);
+}
+
+/// A process that never leads would keep a job of each pod that there ever was.
+#[tokio::test(start_paused = true)]
+async fn a_follower_keeps_no_jobs_and_a_new_leader_loses_none() {
+    let cluster = Cluster::gated("tools/harbor");
+    let controller = Arc::new(cluster.controller());
+    let (caches, all_taken) = Readiness::starting();
+    let led = start_with(&controller, caches);
+    sleep(Duration::from_secs(1)).await;
+    let event = |number: usize| {
+        let pod = Name::new("apps", &format!("pod-{number}"));
+        controller
+            .queue
+            .wake(Job::Gate(pod.clone()), Urgency::Normal);
+        let later = Duration::from_mins(1);
+        controller
+            .queue
+            .wake_after(Job::Gate(pod), Urgency::Normal, later);
+    };
+    (0..100).for_each(event);
+    assert!(controller.queue.census().iter().all(|it| *it == 0));
+    led.leadership.send_replace(Leadership::Follower);
+    sleep(Duration::from_secs(1)).await;
+    (0..100).for_each(event);
+    assert!(controller.queue.census().iter().all(|it| *it == 0));
+
+    led.leadership.send_replace(Leadership::Leader {
+        until: Instant::now() + Duration::from_hours(1),
+    });
+    sleep(Duration::from_secs(1)).await;
+    // It was swept, and no worker may take anything yet.
+    event(0);
+    assert_eq!(controller.queue.depth(), 1);
+    let gate = Name::new("apps", "run-deploy-pod");
+    assert!(controller.world.read().gated.place(&gate).is_some());
+    all_taken.ready();
+    sleep(Duration::from_secs(20)).await;
+    // The job from before the leadership is found in the caches.
+    let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
+    assert_eq!(pod["spec"]["schedulingGates"].as_array().unwrap().len(), 1);
+    assert_eq!(controller.queue.depth(), 0);
 }
 
 #[tokio::test(start_paused = true)]

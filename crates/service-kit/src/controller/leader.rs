@@ -12,10 +12,10 @@ use crate::{chance, lease::Leadership, readiness::ReadinessPart, shutdown::Stop}
 
 /// A controller, as the leader election sees it.
 pub trait Leader: Send {
-    /// Leads until this is dropped: begins, releases the part once the first sweep is over, and goes on.
+    /// Leads until this is dropped: takes work again, begins, releases the part once the first sweep is over, and goes on.
     fn lead(&self, first_sweep: &mut Option<ReadinessPart>) -> impl Future<Output = ()> + Send;
 
-    /// Starts no more work, and forgets the waiting work.
+    /// Starts no more work, forgets the waiting work, and takes none until it leads.
     fn pause(&self);
 }
 
@@ -28,6 +28,7 @@ pub async fn follow(
 ) {
     let mut first_sweep = Some(first_sweep);
     let led = async {
+        leader.pause();
         while Leadership::known(&mut leadership).await {
             if leadership.borrow().is_leader() {
                 leader.pause();

@@ -128,7 +128,7 @@ impl<J> fmt::Debug for Queue<J> {
 }
 
 impl<J: Clone + Eq + Hash> Queue<J> {
-    /// A closed queue whose tenants share the workers.
+    /// A queue that takes jobs, and whose tenants share the workers. No worker may take any yet.
     pub fn shared(
         shares: Shares,
         pauses: Pauses,
@@ -163,9 +163,16 @@ impl<J: Clone + Eq + Hash> Queue<J> {
         self.changed.notify_waiters();
     }
 
-    /// Closes the queue and forgets the waiting jobs. Running looks continue.
+    /// Closes the queue and forgets the waiting jobs. Running looks continue. A closed queue takes no jobs, so that a
+    /// process that never leads keeps none.
     pub fn close(&self) {
         self.state().close();
+    }
+
+    /// Takes jobs again, before workers may take them. It begins with the leadership: what came up before is found by the
+    /// first sweep, or in the caches.
+    pub fn listen(&self) {
+        self.state().listen();
     }
 
     /// Whether no job of this urgency stands in line or is looked at.

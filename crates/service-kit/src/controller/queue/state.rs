@@ -29,6 +29,8 @@ type Timer = (Instant, u64);
 
 /// The data behind the lock of a queue.
 pub(super) struct QueueState<J> {
+    /// Whether jobs are taken at all.
+    listens: bool,
     open: [bool; 2],
     /// By urgency. A job whose urgency changed stays in the other line as well, until its turn there.
     pub(super) lines: [FairLine<Tenants, J>; 2],
@@ -91,6 +93,7 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
             Shares::Together(most) => [most; 2],
         };
         Self {
+            listens: true,
             open: [false; 2],
             lines: [FairLine::default(), FairLine::default()],
             shares,
@@ -106,12 +109,18 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
         }
     }
 
+    pub(super) const fn listen(&mut self) {
+        self.listens = true;
+    }
+
     pub(super) const fn open(&mut self, urgency: Urgency) {
+        self.listens = true;
         self.open[urgency as usize] = true;
     }
 
-    /// Forgets the waiting jobs.
+    /// Forgets the waiting jobs, and takes no others.
     pub(super) fn close(&mut self) {
+        self.listens = false;
         self.open = [false; 2];
         self.lines = [FairLine::default(), FairLine::default()];
         self.waiting.clear();
@@ -150,6 +159,9 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
 
     pub(super) fn changed(&mut self, job: &J) {
         let now = Instant::now();
+        if !self.listens {
+            return;
+        }
         let is_calm = |it: &ChangeCounts| now >= it.last + CALM;
         if self.changes.len() >= REMEMBERED {
             self.changes.retain(|_, it| !is_calm(it));
@@ -187,6 +199,7 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
 
     pub(super) fn census(&self) -> Vec<usize> {
         let QueueState {
+            listens: _,
             open: _,
             lines,
             shares: _,
@@ -220,6 +233,9 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
         up: (Urgency, Instant),
         pauses: &Pauses,
     ) {
+        if !self.listens {
+            return;
+        }
         let (urgency, mut since) = up;
         if let Some(running) = self.running.get_mut(&job) {
             let again = running.again.map_or(up, |(other, earlier)| {
@@ -338,6 +354,9 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
     /// The soonest of several times counts, and a job that becomes urgent keeps its sooner time. A normal time replaces
     /// no urgent one: it may be sooner, and its line may be longer.
     pub(super) fn set_timer(&mut self, job: J, urgency: Urgency, at: Instant) {
+        if !self.listens {
+            return;
+        }
         let timers = self.timer_of.get(&job).copied().unwrap_or_default();
         let sooner =
             |urgency: Urgency| timers[urgency as usize].filter(|(sooner, _)| *sooner <= at);

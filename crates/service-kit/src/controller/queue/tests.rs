@@ -48,6 +48,35 @@ fn of_tenants() -> Queue<&'static str> {
 }
 
 #[tokio::test]
+async fn a_closed_queue_takes_nothing_until_it_listens() {
+    let queue = one_tenant();
+    queue.open(Urgency::Normal);
+    queue.wake("running", Urgency::Normal);
+    let running = queue.take(&[Urgency::Normal]).await;
+    let comes_up = || {
+        queue.wake("running", Urgency::Urgent);
+        queue.wake("a", Urgency::Normal);
+        queue.wake_after("b", Urgency::Urgent, SOON);
+        queue.changed(&"a");
+    };
+    queue.close();
+    comes_up();
+    queue.done(&running.job, Looked::Failed);
+    comes_up();
+    assert!(queue.census().iter().all(|it| *it == 0));
+    queue.listen();
+    comes_up();
+    assert_eq!(queue.depth(), 3);
+    assert_eq!(
+        queue.take(&[Urgency::Normal]).now_or_never(),
+        None,
+        "it is not open"
+    );
+    queue.open(Urgency::Urgent);
+    assert_eq!(queue.take(&[Urgency::Urgent]).await.job, "running");
+}
+
+#[tokio::test]
 async fn tenants_take_turns() {
     let queue = of_tenants();
     for job in ["a/a 1", "a/a 2", "a/a 3", "b/b 1"] {
