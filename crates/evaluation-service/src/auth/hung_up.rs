@@ -42,6 +42,7 @@ fn callers() -> CallerReviews {
         } else {
             let pod = json!({
                 "authentication.kubernetes.io/pod-name": ["deploy"], "authentication.kubernetes.io/pod-uid": ["u"],
+                "authentication.kubernetes.io/node-name": ["n"],
             });
             json!({
                 "authenticated": true, "audiences": spec["audiences"],
