@@ -5,7 +5,7 @@ use std::{fmt::Debug, net::IpAddr, sync::Arc, time::Duration};
 use connectors_api::{
     AccessPolicy, AccessRequest, ConnectorClass,
     access_request::MOST_OF_A_POD,
-    config::{CONFIG_MAP, Knowledge},
+    config::{CONFIG_MAP, Config, Knowledge},
     labels::CONTEXT_OBJECT_UID,
     names,
     policy_order::MOST_PER_NAMESPACE,
@@ -24,7 +24,10 @@ use service_kit::{
     reviews::{self, Reviewed},
     watches::{Guarded, Identity, Parse, read},
 };
-use tokio::sync::Semaphore;
+use tokio::{
+    sync::{Mutex, Semaphore},
+    time::Instant,
+};
 use tracing::{debug, warn};
 
 use super::judge::{ReviewedPod, Seen};
@@ -55,6 +58,9 @@ const NAMES: usize = 2 * NAMES_OF_PEER;
 /// Lookups of classes at the same time. Above that, an author of connectors gets no warning.
 const CLASS_LOOKS: usize = 4;
 
+/// How long the answer counts whether pods get the scheduling gate. Any author of pods causes the question.
+const GATES_KNOWN: Duration = Duration::from_secs(1);
+
 /// The account of a pod that names none.
 const DEFAULT_ACCOUNT: &str = "default";
 
@@ -71,6 +77,8 @@ pub(crate) struct Lookups {
     calls: PeerQuota,
     names: PeerQuota,
     classes: Arc<Semaphore>,
+    /// Whether pods get the scheduling gate, and since when that is known. One call at a time asks.
+    gates: Arc<Mutex<Option<(Instant, bool)>>>,
 }
 
 impl Lookups {
@@ -81,6 +89,7 @@ impl Lookups {
             calls: limits.quota(Limit::Calls, Quota::new(MOST_CALLS, CALLS_OF_PEER)),
             names: limits.quota(Limit::Calls, Quota::new(NAMES, NAMES_OF_PEER)),
             classes: Arc::new(Semaphore::new(CLASS_LOOKS)),
+            gates: Arc::default(),
         }
     }
 
@@ -155,6 +164,26 @@ impl Lookups {
     /// The configuration of the installation; none if it cannot be read.
     pub(crate) async fn configuration(&self, peer: IpAddr) -> Option<Knowledge> {
         let _place = self.calls.take(peer, 1).await;
+        self.read_configuration().await
+    }
+
+    /// Whether new pods get the scheduling gate. The question takes no place of those that requests and policies need:
+    /// they are refused without one.
+    pub(crate) async fn gates_pods(&self) -> bool {
+        let mut known = self.gates.lock().await;
+        if let Some((since, gates_pods)) = *known
+            && since.elapsed() < GATES_KNOWN
+        {
+            return gates_pods;
+        }
+        let found = self.read_configuration().await;
+        let config = found.and_then(|it| it.config());
+        let gates_pods = config.is_some_and(Config::gates_pods);
+        *known = Some((Instant::now(), gates_pods));
+        gates_pods
+    }
+
+    async fn read_configuration(&self) -> Option<Knowledge> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let found = CALLS.call("get the configuration", || api.get_opt(CONFIG_MAP));
         let data = match found.await {

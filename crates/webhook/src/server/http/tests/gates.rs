@@ -1,5 +1,7 @@
 //! New pods that mount connectors, which get the scheduling gate where the configuration says so.
 
+use futures::{FutureExt, future::join_all};
+
 use super::*;
 
 const PODS: &str = "/mutate/pods";
@@ -74,6 +76,31 @@ async fn without_an_answer_about_the_configuration_a_pod_passes_soon_and_without
     let before = Instant::now();
     assert_eq!(patch(&silent, &asked(&mounting())).await, None);
     assert!(before.elapsed() <= Duration::from_secs(1));
+}
+
+/// Requests and policies are refused without a place, and pods are not.
+#[tokio::test(start_paused = true)]
+async fn any_number_of_pods_takes_one_call_in_a_second_and_no_place_of_requests() {
+    let api = on();
+    let handler = handler(&api);
+    let pod = asked(&mounting());
+    let all = || join_all((0..1000).map(|_| ask_of(&handler, PODS, &pod)));
+    for _ in 0..3 {
+        let answers = all().await;
+        assert!(answers.iter().all(|it| it["patch"].is_string()));
+        assert_eq!(api.calls().len(), 1);
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    api.hang();
+    let mut waiting = Box::pin(all());
+    assert!((&mut waiting).now_or_never().is_none());
+    assert_eq!(handler.admission.taken(), 0);
+    assert!(
+        waiting
+            .await
+            .iter()
+            .all(|it| it["allowed"] == true && it["patch"].is_null())
+    );
 }
 
 #[tokio::test]
