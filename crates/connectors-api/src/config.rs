@@ -52,8 +52,11 @@ words! {
 }
 
 words! {
-    /// The use of the scheduling gate on pods that mount connectors. In both cases each gate goes when it is not needed.
+    /// The use of the scheduling gate on pods that mount connectors. With `Set` and `Release` each gate goes when it is
+    /// not needed.
     SchedulingGate {
+        /// No pod gets the gate, and the right to remove gates is missing: a gate that another author wrote is ignored.
+        Absent,
         /// New pods get the gate, and keep it while one of their requests is pending.
         Set,
         /// No pod gets the gate, and every gate is removed.
@@ -125,7 +128,9 @@ pub enum ConfigProblem {
     #[error("{CONFIG_MAP}: {ON_ENABLE} must be Keep, Request or Empty; the last known value holds")]
     OnEnable,
     /// The use of the gate is invalid.
-    #[error("{CONFIG_MAP}: {SCHEDULING_GATE} must be Set or Release; the last known value holds")]
+    #[error(
+        "{CONFIG_MAP}: {SCHEDULING_GATE} must be Absent, Set or Release; the last known value holds"
+    )]
     SchedulingGate,
     /// The list of fields is invalid.
     #[error("{CONFIG_MAP}: {SHARED_CHECK_FIELDS}: {0}; the last known value holds")]
@@ -161,6 +166,7 @@ impl Knowledge {
             Some(_) => problems.push(ConfigProblem::OnEnable),
         }
         match data.get(SCHEDULING_GATE).map(String::as_str) {
+            Some("Absent") => self.scheduling_gate = Some(SchedulingGate::Absent),
             Some("Set") => self.scheduling_gate = Some(SchedulingGate::Set),
             // Without the key pods are scheduled at once, and wait at their mounts.
             Some("Release") | None => self.scheduling_gate = Some(SchedulingGate::Release),
@@ -342,6 +348,8 @@ mod tests {
         assert_eq!(gated("true", Some("Set")), (true, vec![]));
         assert_eq!(gated("true", Some("true")), (true, unknown));
         assert_eq!(gated("false", Some("Set")), (false, vec![]));
+        assert_eq!(gated("true", Some("Set")), (true, vec![]));
+        assert_eq!(gated("true", Some("Absent")), (false, vec![]));
         assert_eq!(gated("true", Some("Set")), (true, vec![]));
         assert_eq!(gated("true", Some("Release")), (false, vec![]));
         gated("true", Some("Set"));

@@ -22,8 +22,9 @@ use std::{
 };
 
 use connectors_api::{
-    AccessPolicy, AccessRequest,
+    AccessPolicy, AccessRequest, AccessRequestCondition,
     access_policy::ObjectKind,
+    access_request::Phase,
     check_selector::CompiledPolicy,
     config::{Config, ConfigProblem, Knowledge},
     shared_fields::SharedFields,
@@ -182,6 +183,7 @@ impl State {
         let wakes = if known(&self.knowledge) == before {
             Wakes::new()
         } else {
+            self.gated.end_rests();
             let mut wakes = self.requests.wakes(self.requests.all());
             wakes.extend(self.gated.wakes());
             wakes
@@ -248,12 +250,14 @@ impl State {
         request: Result<Arc<AccessRequest>, Unreadable>,
     ) -> Wakes {
         self.revision += 1;
+        let before = self.requests.readable(name).map(|it| gate_state(it));
         self.requests.put(name, request);
         let mut wakes = self.requests.wakes([name.clone()]);
         wakes.extend(self.requests.wakes(self.requests.tuple_of(name)));
         // What a request waits for is no matter of the gate.
         let settled = self.requests.readable(name);
         let settled = settled.filter(|_| !self.requests.is_waiting(name));
+        let settled = settled.filter(|it| before != Some(gate_state(it)));
         wakes.extend(settled.and_then(|request| self.gate_of(request)));
         wakes
     }
@@ -411,6 +415,22 @@ impl State {
         wakes.extend(self.requests.wakes(requests));
         wakes
     }
+}
+
+/// The fields of a request that a gate is decided on, and the UID: another request of the same name is news.
+fn gate_state(request: &AccessRequest) -> (Option<String>, bool, Option<Phase>, Option<String>) {
+    let metadata = &request.metadata;
+    let status = request.status.as_ref();
+    (
+        metadata.uid.clone(),
+        metadata.deletion_timestamp.is_some(),
+        status.and_then(|it| it.phase),
+        status.and_then(|it| {
+            let mut conditions = it.conditions.iter();
+            let ready = conditions.find(|it| it.type_ == AccessRequestCondition::Ready);
+            ready.map(|it| it.reason.clone())
+        }),
+    )
 }
 
 fn put<K: Ord>(map: &mut BTreeMap<K, Labels>, key: K, labels: Option<Labels>) -> bool {

@@ -144,7 +144,7 @@ impl Evaluator for EvaluationService {
 }
 
 /// The meaning of an answer for the gate of a pod.
-fn mount_access(answer: &AccessAnswer) -> MountAccess {
+pub(crate) fn mount_access(answer: &AccessAnswer) -> MountAccess {
     match answer.decision {
         Decision::AllowedStanding(_) | Decision::AllowedPod(_) => MountAccess::Allowed,
         Decision::Denied if answer.request.is_some() => MountAccess::Requested,

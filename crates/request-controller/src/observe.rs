@@ -14,6 +14,7 @@ mod remembered;
 mod sources;
 mod standing;
 
+pub(crate) use objects::LOOK;
 pub(crate) use pod_facts::{gated_since, pod_facts};
 pub(crate) use sources::is_finished;
 

@@ -17,7 +17,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
 
-pub use gate::{GateSeen, GatedVolumes, MountAccess, RequestMade, WantSeen};
+pub use gate::{GateQuestions, GateSeen, GatedVolumes, MountAccess, RequestMade, WantSeen};
 
 /// The maximum age of the oldest live read when a grant is written.
 pub const OLDEST: Duration = Duration::from_secs(5);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use connectors_api::{AccessRequest, pod_wish::asks_the_same, request_creation::Created};
 use service_kit::report;
+use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 use super::{Applier, ApplyError};
@@ -12,9 +13,6 @@ use crate::{
     plan::gate::{self, GatePlan, GateTold},
     seen::{GateSeen, RequestMade},
 };
-
-/// The pause after a removal that the API server refused.
-const KEPT: Duration = Duration::from_mins(1);
 
 /// The result of a plan for a gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,15 +24,24 @@ pub struct GateApplied {
 }
 
 impl Applier {
-    /// Carries out the plan for a gate.
-    pub async fn gate(&self, seen: &GateSeen, plan: GatePlan) -> Result<GateApplied, ApplyError> {
+    /// Carries out the plan for a gate. No request is made after the deadline. The caller decides about the pause after a
+    /// removal that the API server refused.
+    pub async fn gate(
+        &self,
+        seen: &GateSeen,
+        plan: GatePlan,
+        until: Instant,
+    ) -> Result<GateApplied, ApplyError> {
         let GatePlan {
             make,
             mut end,
             mut again,
         } = plan;
         if !make.is_empty() {
-            let after = gate::after(&self.make(&make).await?);
+            let after = match timeout_at(until, self.make(&make)).await {
+                Ok(made) => gate::after(&made?),
+                Err(_) => gate::unfinished(),
+            };
             (end, again) = (after.end, after.again);
         }
         let Some(end) = end else {
@@ -61,7 +68,7 @@ impl Applier {
                 warn!(%pod, error = report(&error), "a scheduling gate cannot be removed");
                 Ok(GateApplied {
                     told: Some(GateTold::Kept),
-                    again: Some(KEPT),
+                    again: None,
                 })
             }
             Err(error) => Err(error),

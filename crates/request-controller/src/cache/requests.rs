@@ -63,6 +63,8 @@ pub struct RequestCache {
     listed: bool,
     /// Waiting requests by the namespaces of their connector and their pod, the oldest first.
     waiting: BTreeMap<(String, String), BTreeSet<RequestPlace>>,
+    /// The number of readable requests without access, by the same namespaces. Decided ones stay for hours or days.
+    ungranted: BTreeMap<(String, String), usize>,
     room: RequestRoom,
 }
 
@@ -105,6 +107,7 @@ impl RequestCache {
             by_tuple,
             listed: _,
             waiting,
+            ungranted,
             room,
         } = self;
         vec![
@@ -116,6 +119,7 @@ impl RequestCache {
             by_connector.len(),
             by_tuple.len(),
             waiting.len(),
+            ungranted.len(),
             usize::from(!room.is_empty()),
         ]
     }
@@ -179,11 +183,12 @@ impl RequestCache {
         names.filter_map(|name| self.readable(name))
     }
 
-    /// True when at least `most` requests of pods of one namespace wait for connectors of another one.
+    /// True when at least `most` requests of pods of one namespace are stored for connectors of another one without
+    /// being granted. Gated pods cost their author nothing, so decided requests count as long as they are kept.
     #[must_use]
     pub fn is_full(&self, namespace: &str, pods: &str, most: usize) -> bool {
         let line = (namespace.to_owned(), pods.to_owned());
-        self.waiting.get(&line).map_or(0, BTreeSet::len) >= most
+        self.ungranted.get(&line).copied().unwrap_or_default() >= most
     }
 
     /// True when a grant may be in force for a request.
@@ -301,6 +306,10 @@ impl RequestCache {
                     place(name, request),
                 );
             }
+            if phase(&cached) != Some(Phase::Granted) {
+                let count = self.ungranted.entry(line_of(name, request));
+                *count.or_default() += 1;
+            }
             add(&mut self.by_pod, pod, name.clone());
             if let Some(tuple) = tuple_of(name, request) {
                 add(&mut self.by_tuple, tuple, name.clone());
@@ -360,6 +369,14 @@ impl RequestCache {
                 line_of(name, request),
                 &place(name, request),
             );
+            if phase(&cached) != Some(Phase::Granted)
+                && let Entry::Occupied(mut count) = self.ungranted.entry(line_of(name, request))
+            {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
             take(&mut self.by_pod, pod, name);
             if let Some(tuple) = tuple_of(name, request) {
                 take(&mut self.by_tuple, tuple, name);

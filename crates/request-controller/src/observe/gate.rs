@@ -3,30 +3,39 @@
 use std::sync::Arc;
 
 use connectors_api::{
-    AccessRequest, AccessResource, PodIdentity,
-    access_request::Phase,
-    config::Config,
+    AccessResource, PodIdentity,
+    config::{Config, SchedulingGate},
     pod_wish::{self, Wanted},
 };
 use evaluation_api::access::AccessQuestion;
 use k8s_openapi::api::authorization::v1::SubjectAccessReviewSpec;
 use service_kit::{report, reviews::service_account};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use super::{ObserveError, Observer, gated_since, pod_facts};
 use crate::{
     api::Name,
     evaluator::Unanswered,
-    seen::{GateSeen, GatedVolumes, MountAccess, WantSeen},
+    seen::{GateQuestions, GateSeen, GatedVolumes, MountAccess, WantSeen},
     standing::LIMIT,
 };
 
 impl Observer {
     /// Observes a pod that the cache shows with the gate. None if it does not wait with the gate. The volumes are read
-    /// live, and only if neither the configuration nor the line of the namespace decides.
-    pub async fn gate(&self, pod: &Name) -> Result<Option<GateSeen>, ObserveError> {
-        let gates_pods = self.world.config().map(Config::gates_pods);
+    /// live, and only if neither the configuration nor the line of the namespace decides. What is not answered at the
+    /// deadline is unknown.
+    pub async fn gate(
+        &self,
+        pod: &Name,
+        asks: GateQuestions,
+        until: Instant,
+    ) -> Result<Option<GateSeen>, ObserveError> {
+        let config = self.world.config();
+        if config.is_some_and(|it| it.scheduling_gate == SchedulingGate::Absent) {
+            return Ok(None);
+        }
+        let gates_pods = config.map(Config::gates_pods);
         let mut seen = {
             let state = self.world.read();
             let Some(place) = state.gated.place(pod) else {
@@ -67,27 +76,33 @@ impl Observer {
         };
         let volumes = found.spec.and_then(|it| it.volumes).unwrap_or_default();
         seen.volumes = match pod_wish::wanted(&identity.namespace, &volumes) {
-            Ok(wanted) => GatedVolumes::Want(self.wants(&identity, &wanted).await),
+            Ok(wanted) => GatedVolumes::Want(self.wants(&identity, &wanted, asks, until).await),
             Err(mistake) => GatedVolumes::Mistaken(mistake),
         };
         Ok(Some(seen))
     }
 
-    async fn wants(&self, pod: &PodIdentity, wanted: &Wanted) -> Vec<WantSeen> {
+    async fn wants(
+        &self,
+        pod: &PodIdentity,
+        wanted: &Wanted,
+        asks: GateQuestions,
+        until: Instant,
+    ) -> Vec<WantSeen> {
         let mut wants = self.known(pod, wanted);
-        // A granted request needs no question.
-        let open = wants.iter_mut();
-        let mut open: Vec<_> = open
-            .filter(|it| !it.requests.iter().any(is_granted))
+        let open: Vec<_> = (0..wants.len())
+            .filter(|at| (asks.is_needed)(&wants[*at]))
             .collect();
-        let questions = open
-            .iter()
-            .map(|want| AccessQuestion::of_pod(pod, &want.connector, want.ours.spec.permission));
+        let questions = open.iter().map(|at| {
+            let want = &wants[*at];
+            AccessQuestion::of_pod(pod, &want.connector, want.ours.spec.permission)
+        });
         let questions: Vec<_> = questions.collect();
         if questions.is_empty() {
             return wants;
         }
-        let said = timeout(LIMIT, self.evaluator.mounts(questions)).await;
+        let asked = self.evaluator.mounts(questions);
+        let said = timeout_at(until.min(Instant::now() + LIMIT), asked).await;
         let answers = said.unwrap_or(Err(Unanswered::Late(LIMIT)));
         let answers = answers.unwrap_or_else(|error| {
             warn!(
@@ -96,13 +111,22 @@ impl Observer {
             );
             Vec::new()
         });
-        for (want, access) in open.iter_mut().zip(answers) {
-            want.access = match access {
+        // The rest decides nothing once these are enough.
+        let mut answered: Vec<_> = (0..wants.len()).filter(|at| !open.contains(at)).collect();
+        for (at, access) in open.into_iter().zip(answers) {
+            let known: Vec<_> = answered.iter().map(|it| &wants[*it]).collect();
+            if (asks.are_enough)(&known) {
+                break;
+            }
+            wants[at].access = match access {
                 MountAccess::Requested | MountAccess::Denied | MountAccess::Unaccepted => {
-                    self.reviewed(pod, want, access).await
+                    let review = self.reviewed(pod, &wants[at], access);
+                    let reviewed = timeout_at(until, review).await;
+                    reviewed.unwrap_or(MountAccess::Unknown)
                 }
                 MountAccess::Allowed | MountAccess::Unknown => access,
             };
+            answered.push(at);
         }
         wants
     }
@@ -149,9 +173,4 @@ impl Observer {
         });
         wants.collect()
     }
-}
-
-fn is_granted(request: &Arc<AccessRequest>) -> bool {
-    let phase = request.status.as_ref().and_then(|it| it.phase);
-    phase == Some(Phase::Granted)
 }

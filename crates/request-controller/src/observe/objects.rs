@@ -31,7 +31,7 @@ use crate::{
 /// The timeout of a single call.
 const LIMIT: Duration = Duration::from_secs(4);
 /// The limit of all calls of one reconciliation, because its worker has other jobs.
-const LOOK: Duration = Duration::from_secs(8);
+pub(crate) const LOOK: Duration = Duration::from_secs(8);
 /// The limit of list calls of one reconciliation. Later policies are not judged this time.
 const MOST_LISTS: usize = 256;
 

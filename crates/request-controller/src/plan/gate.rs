@@ -18,7 +18,7 @@ use connectors_api::{
 use super::conditions;
 use crate::{
     grant::is_terminal,
-    seen::{GateSeen, GatedVolumes, MountAccess, RequestMade, WantSeen},
+    seen::{GateQuestions, GateSeen, GatedVolumes, MountAccess, RequestMade, WantSeen},
 };
 
 /// The pause after a question without an answer.
@@ -212,8 +212,7 @@ fn of_wants(wants: &[WantSeen]) -> GatePlan {
     if is_any(WantState::Nowhere) {
         return GatePlan::remove(GateEnd::NoRequest);
     }
-    let needed = states.iter().filter(|it| **it != WantState::Allowed);
-    if needed.count() > MOST_OF_A_POD {
+    if are_too_many(&states) {
         return GatePlan::remove(GateEnd::TooMany);
     }
     let later = states.iter().filter_map(|it| match it {
@@ -236,13 +235,53 @@ fn of_wants(wants: &[WantSeen]) -> GatePlan {
     }
 }
 
+/// True when more requests are needed than a pod may have. A connector without an answer may need none.
+fn are_too_many(states: &[WantState]) -> bool {
+    let needed = states.iter().filter(|it| match it {
+        WantState::Waits | WantState::Missing | WantState::Nowhere => true,
+        WantState::Allowed | WantState::Refused | WantState::Later(_) => false,
+    });
+    needed.count() > MOST_OF_A_POD
+}
+
+/// The questions whose answers the plan needs.
+pub const QUESTIONS: GateQuestions = GateQuestions {
+    is_needed: needs_answer,
+    are_enough,
+};
+
+/// True when the gate goes, whatever the answers about further connectors are.
+fn are_enough(answered: &[&WantSeen]) -> bool {
+    let states: Vec<_> = answered.iter().map(|it| state(it)).collect();
+    let is_final = |it: &WantState| matches!(it, WantState::Refused | WantState::Nowhere);
+    states.iter().any(is_final) || are_too_many(&states)
+}
+
+/// True when the question whether the pod may mount a connector can change the plan. A request that waits or is granted
+/// decides without it.
+fn needs_answer(want: &WantSeen) -> bool {
+    match deciding(want) {
+        Some(request) => phase(request).is_some_and(|it| it != Phase::Granted && is_terminal(it)),
+        None => true,
+    }
+}
+
+/// The request that decides about a connector, unless it is being deleted.
+fn deciding(want: &WantSeen) -> Option<&AccessRequest> {
+    let known = want.requests.iter().map(AsRef::as_ref);
+    let is_going = |it: &AccessRequest| it.metadata.deletion_timestamp.is_some();
+    request_order::deciding(known.filter(|it| !is_going(it)))
+}
+
+fn phase(request: &AccessRequest) -> Option<Phase> {
+    request.status.as_ref().and_then(|it| it.phase)
+}
+
 fn state(want: &WantSeen) -> WantState {
     if want.access == MountAccess::Allowed {
         return WantState::Allowed;
     }
-    let is_going = |it: &AccessRequest| it.metadata.deletion_timestamp.is_some();
-    let known = want.requests.iter().map(AsRef::as_ref);
-    match request_order::deciding(known.filter(|it| !is_going(it))) {
+    match deciding(want) {
         Some(request) => of_request(request),
         // It is looked at again when the request is gone.
         None if !want.requests.is_empty() => WantState::Waits,
@@ -252,9 +291,8 @@ fn state(want: &WantSeen) -> WantState {
 
 fn of_request(request: &AccessRequest) -> WantState {
     let status = request.status.as_ref();
-    let phase = status.and_then(|it| it.phase);
     let ready = status.and_then(|it| conditions::ready(&it.conditions));
-    match phase {
+    match phase(request) {
         Some(Phase::Granted) => WantState::Allowed,
         // The permission that ended it is gone again. It is looked at again when the request is gone.
         Some(Phase::Ended) if ready == Some(Ready::StandingPermission) => WantState::Waits,
@@ -273,6 +311,12 @@ fn without_request(want: &WantSeen) -> WantState {
         MountAccess::Denied | MountAccess::Unaccepted if want.line_is_full => WantState::Nowhere,
         MountAccess::Denied | MountAccess::Unaccepted => WantState::Missing,
     }
+}
+
+/// The plan when not all requests were made in time. The next look makes the others.
+#[must_use]
+pub fn unfinished() -> GatePlan {
+    GatePlan::look_again(UNANSWERED)
 }
 
 /// The plan after the requests were made.

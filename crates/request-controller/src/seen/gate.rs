@@ -46,10 +46,19 @@ pub struct WantSeen {
     pub at_home: bool,
     /// The known requests of that tuple, under any name.
     pub requests: Vec<Arc<AccessRequest>>,
-    /// As many requests of the pod's namespace wait for connectors of that one as may.
+    /// As many requests of the pod's namespace are stored for connectors of that one, without being granted, as may.
     pub line_is_full: bool,
     /// The result of the question whether the pod may mount the connector now.
     pub access: MountAccess,
+}
+
+/// Which questions about mounts are asked. Answers cost calls, and the plan decides which it needs.
+#[derive(Clone, Copy, Debug)]
+pub struct GateQuestions {
+    /// True when the answer about a connector can change the plan.
+    pub is_needed: fn(&WantSeen) -> bool,
+    /// True when the gate goes, whatever the answers about further connectors are.
+    pub are_enough: fn(&[&WantSeen]) -> bool,
 }
 
 /// Whether a pod may mount a connector now.

@@ -273,6 +273,9 @@ impl Store {
             return Some((StatusCode::CREATED, body, None));
         }
         if plural == "subjectaccessreviews" {
+            if self.refused.get("POST subjectaccessreviews") == Some(&None) {
+                return None;
+            }
             let answer = json!({"spec": body["spec"], "status": {"allowed": self.allows}});
             return Some((StatusCode::CREATED, answer, None));
         }

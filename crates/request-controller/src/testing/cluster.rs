@@ -16,7 +16,9 @@ use connectors_api::{
     check_verdict, connector,
 };
 use evaluation_api::{
-    access::AccessQuestion,
+    access::{
+        AccessAnswer, AccessQuestion, BindingRef, Decision, Gating, RequestSeen, Requestable,
+    },
     client::EvaluationCallError,
     v1::{CheckResult, EvaluateChecksRequest, EvaluateChecksResponse, GrantedRule, ObjectResult},
     verdict,
@@ -40,7 +42,7 @@ use crate::{
     apply::{Applier, Writes},
     cache::{ConnectorCached, KindState, PodCached, PolicyCached, World},
     check_object::{AsText, CheckObject},
-    evaluator::{Evaluator, Unanswered},
+    evaluator::{Evaluator, Unanswered, mount_access},
     events::Events,
     metrics::{Metrics, RequestGauges},
     observe::{Observer, gated_since},
@@ -94,7 +96,7 @@ impl Evaluator for Judge {
         let answers = questions.iter().map(|it| {
             let connector = format!("{}/{}", it.connector.namespace, it.connector.name);
             let said = said.get(&connector).copied();
-            said.unwrap_or(MountAccess::Denied)
+            mount_access(&answer(said.unwrap_or(MountAccess::Denied)))
         });
         let answers = self.is_there().map(|()| answers.collect());
         self.mounting.lock().unwrap().push(questions);
@@ -153,6 +155,46 @@ impl Evaluator for Judge {
                 ..EvaluateChecksResponse::default()
             })
         })
+    }
+}
+
+/// The answer of the evaluation service with this meaning. Its test
+/// `a_batch_in_detail_says_as_each_question_alone_whether_a_request_could_be_accepted` shows that it gives such answers.
+fn answer(access: MountAccess) -> AccessAnswer {
+    let binding = BindingRef {
+        kind: "RoleBinding".to_owned(),
+        namespace: "tools".to_owned(),
+        name: "b".to_owned(),
+        uid: "b-uid".to_owned(),
+    };
+    let request = RequestSeen {
+        name: "r".to_owned(),
+        uid: "r-uid".to_owned(),
+        resource_version: "1".to_owned(),
+        phase: None,
+        check_reason: None,
+        permission_reason: None,
+        ready_reason: None,
+        message: String::new(),
+    };
+    let (decision, request, requestable) = match access {
+        MountAccess::Allowed => (
+            Decision::AllowedStanding(binding),
+            None,
+            Requestable::Unknown,
+        ),
+        MountAccess::Requested => (Decision::Denied, Some(request), Requestable::Unknown),
+        MountAccess::Denied => (Decision::Denied, None, Requestable::Yes),
+        MountAccess::Unaccepted => (Decision::Denied, None, Requestable::No),
+        MountAccess::Unknown => panic!("no answer has this meaning"),
+    };
+    AccessAnswer {
+        decision,
+        reason: String::new(),
+        request,
+        fresh_as_of: None,
+        gating: Gating::On,
+        requestable,
     }
 }
 

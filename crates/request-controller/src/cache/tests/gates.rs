@@ -71,6 +71,61 @@ fn a_request_wakes_the_gate_of_its_pod_when_it_is_decided_or_gone() {
 }
 
 #[test]
+fn a_decided_request_wakes_the_gate_only_when_something_is_new_for_the_gate() {
+    let mut state = State::default();
+    let _ = state.pod(&pod_name(), Some(gated("u", "1")));
+    let mut wakes = |uid: &str, status: &Value| {
+        wakes_gate(&state.request(&name(), Ok(request("r", uid, status))))
+    };
+    let with = |reason: &str, message: &str| {
+        let ready = json!({
+            "type": "Ready", "status": "False", "reason": reason, "message": message,
+            "lastTransitionTime": "2026-03-01T10:00:00Z",
+        });
+        json!({"phase": "Ended", "conditions": [ready]})
+    };
+    assert!(wakes("r-uid", &json!({"phase": "Granted"})));
+    assert!(!wakes("r-uid", &json!({"phase": "Granted"})));
+    assert!(wakes("r-uid", &with("StandingPermission", "")));
+    assert!(!wakes("r-uid", &with("StandingPermission", "another text")));
+    assert!(wakes("r-uid", &with("PodGone", "")));
+    assert!(wakes("another", &with("PodGone", "")));
+}
+
+#[test]
+fn a_line_counts_the_stored_requests_that_are_not_granted() {
+    let mut state = State::default();
+    let count = |state: &State| {
+        let requests = &state.requests;
+        let full = (1..4).filter(|most| requests.is_full("tools", "apps", *most));
+        assert!(!requests.is_full("apps", "tools", 1));
+        full.count()
+    };
+    for (at, uid) in ["a", "b", "c"].into_iter().enumerate() {
+        let name = Name::new("tools", uid);
+        let _ = state.request(&name, Ok(request(uid, uid, &Value::Null)));
+        assert_eq!(count(&state), at + 1);
+    }
+    for (phase, expected) in [
+        ("Pending", 3),
+        ("Granted", 2),
+        ("Revoked", 3),
+        ("Granted", 2),
+        ("Rejected", 3),
+        ("Invalid", 3),
+        ("Ended", 3),
+    ] {
+        let status = json!({ "phase": phase });
+        let _ = state.request(&Name::new("tools", "a"), Ok(request("a", "a", &status)));
+        assert_eq!(count(&state), expected, "{phase}");
+    }
+    for (uid, left) in [("a", 2), ("a", 2), ("b", 1), ("c", 0)] {
+        let _ = state.request_gone(&Name::new("tools", uid));
+        assert_eq!(count(&state), left);
+    }
+}
+
+#[test]
 fn the_configuration_wakes_every_gate_when_it_changes() {
     let mut state = State::default();
     let _ = state.pod(&pod_name(), Some(gated("u", "1")));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::Name,
-    plan::gate::{GateEnd, GatePlan, GateTold, after, plan},
+    plan::gate::{GateEnd, GatePlan, GateTold, QUESTIONS, after, plan},
     seen::{GateSeen, GatedVolumes, MountAccess, RequestMade, WantSeen},
 };
 
@@ -246,6 +246,51 @@ fn a_pod_asks_for_as_much_as_a_pod_may_ask_for() {
     let standing = answered(want("ops/nexus"), MountAccess::Allowed);
     let wants = waiting(16).chain([standing]);
     assert_eq!(plan(&seen(wants.collect())), kept());
+    // Those without an answer may need none.
+    let unknown = answered(want("ops/nexus"), MountAccess::Unknown);
+    let wants = waiting(16).chain([unknown]);
+    assert_eq!(plan(&seen(wants.collect())), later(10));
+}
+
+/// Answers cost calls.
+#[test]
+fn an_answer_is_needed_where_no_request_waits_or_is_granted_and_while_the_plan_is_open() {
+    let harbor = || want("tools/harbor");
+    for (status, needed) in [
+        (Value::Null, false),
+        (json!({"phase": "Pending"}), false),
+        (json!({"phase": "Granted"}), false),
+        (json!({"phase": "Rejected"}), true),
+        (ended("StandingPermission"), true),
+    ] {
+        assert_eq!(
+            (QUESTIONS.is_needed)(&with(harbor(), &status)),
+            needed,
+            "{status}"
+        );
+    }
+    assert!((QUESTIONS.is_needed)(&harbor()));
+
+    let missing: Vec<_> = (0..17).map(|it| want(&format!("tools/c{it:02}"))).collect();
+    let missing: Vec<_> = missing.iter().collect();
+    let nowhere = answered(harbor(), MountAccess::Unaccepted);
+    let refused = with(harbor(), &json!({"phase": "Rejected"}));
+    let unknown = answered(harbor(), MountAccess::Unknown);
+    for (answers, enough) in [
+        (vec![], false),
+        (missing[..16].to_vec(), false),
+        (missing, true),
+        (vec![&unknown], false),
+        (vec![&unknown, &nowhere], true),
+        (vec![&refused], true),
+    ] {
+        assert_eq!(
+            (QUESTIONS.are_enough)(&answers),
+            enough,
+            "{}",
+            answers.len()
+        );
+    }
 }
 
 #[test]

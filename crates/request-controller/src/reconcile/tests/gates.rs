@@ -1,5 +1,7 @@
 //! The scheduling gate of pods, on the fake API server.
 
+mod limits;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
@@ -169,12 +171,14 @@ async fn a_pod_of_several_connectors_waits_for_the_last() {
     settle(&cluster, &at_the_mount("tools/harbor"), "Granted");
     look(&cluster).await.unwrap();
     assert_kept(&cluster);
+    // A permission that holds at any time ends the other one.
     let says = MountAccess::Allowed;
     cluster
         .mounts
         .lock()
         .unwrap()
         .insert("tools/git".to_owned(), says);
+    settle(&cluster, &at_the_mount("tools/git"), "Ended");
     look(&cluster).await.unwrap();
     assert_removed(&cluster, "Allowed");
 }
@@ -376,26 +380,6 @@ async fn the_gate_of_another_pod_of_the_name_is_not_removed() {
         "{error}"
     );
     assert_kept(&cluster);
-}
-
-#[tokio::test]
-async fn a_removal_that_is_refused_is_told_counted_and_tried_again() {
-    for code in [StatusCode::FORBIDDEN, StatusCode::UNPROCESSABLE_ENTITY] {
-        let cluster = Cluster::gated("tools/harbor");
-        cluster.server.refuse("PATCH pods", code);
-        let controller = controller(&cluster);
-        learn(&controller, "true", "Release");
-        let again = controller.gate(&pod()).await.unwrap();
-        assert_eq!(again, Some(Duration::from_mins(1)));
-        let (reason, _) = told(&cluster).unwrap();
-        assert_eq!(reason, "AccessGateKept");
-        assert_eq!(controller.metrics.gates_kept.get(), 1);
-        cluster.server.accept();
-        assert_eq!(controller.gate(&pod()).await.unwrap(), None);
-        assert_eq!(gates(&cluster), ["example.com/quota"]);
-        let removed = &controller.metrics.gates_removed;
-        assert_eq!(removed.with_label_values(&["Released"]).get(), 1);
-    }
 }
 
 #[tokio::test]
