@@ -52,30 +52,40 @@ pub async fn read(reads: &ClusterReads, namespace: &str, unread: &mut Vec<Missed
 /// The users, groups and accounts that may write an object, or its status, without those of the cluster itself.
 #[must_use]
 pub fn writers(index: &RbacIndex, object: ResourceRequest<'_>) -> Vec<String> {
-    let may = |verb| {
+    let mut is_cut = false;
+    let mut found: Vec<Subject> = Vec::new();
+    for verb in ["update", "patch"] {
         let who = index.who_can(verb, Target::Resource(object), MOST, |_| true);
-        who.subjects.into_iter()
-    };
-    let mut found: Vec<Subject> = ["update", "patch"]
-        .into_iter()
-        .flat_map(may)
-        .filter(|it| !is_of_the_cluster(it))
-        .collect();
+        is_cut |= who.is_cut;
+        found.extend(who.subjects);
+    }
+    found.retain(|it| !is_of_the_cluster(it) && !is_controller(it));
     found.sort();
     found.dedup();
+    is_cut |= found.len() > MOST;
     found.truncate(MOST);
-    found.iter().map(subject).collect()
+    let mut told: Vec<_> = found.iter().map(subject).collect();
+    told.extend(is_cut.then(|| "others, which are too many to list".to_owned()));
+    told
 }
 
-/// The control plane, its controllers, and the group that may do everything.
+/// The control plane, the nodes, and the group that may do everything. Other names that begin with `system:` can be of
+/// anything: `system:anonymous` is every caller without a name.
 pub(crate) fn is_of_the_cluster(subject: &Subject) -> bool {
     match subject {
-        Subject::User(name) => name.starts_with("system:"),
-        Subject::Group(name) => {
-            **name == *SystemMasters::GROUP || name.starts_with("system:") && !is_everybody(name)
+        Subject::User(name) => {
+            name.starts_with("system:kube-")
+                || name.starts_with("system:node:")
+                || **name == *"system:apiserver"
         }
-        Subject::ServiceAccount { namespace, .. } => **namespace == *"kube-system",
+        Subject::Group(name) => **name == *SystemMasters::GROUP,
+        Subject::ServiceAccount { .. } => false,
     }
+}
+
+/// The controllers of the cluster itself, which may write every object.
+fn is_controller(subject: &Subject) -> bool {
+    matches!(subject, Subject::ServiceAccount { namespace, .. } if **namespace == *"kube-system")
 }
 
 /// Groups that the cluster makes, and that contain tenants.
@@ -158,5 +168,43 @@ mod tests {
             ..object
         };
         assert_eq!(writers(&index, spec), ["user bob"]);
+    }
+
+    #[test]
+    fn only_the_control_plane_the_nodes_and_masters_are_of_the_cluster() {
+        let user = |name: &str| Subject::User(name.into());
+        let group = |name: &str| Subject::Group(name.into());
+        for (subject, expected) in [
+            (user("system:kube-controller-manager"), true),
+            (user("system:node:one"), true),
+            (user("system:apiserver"), true),
+            (group("system:masters"), true),
+            (user("system:anonymous"), false),
+            (user("system:serviceaccount:ci:deployer"), false),
+            (group("system:nodes"), false),
+            (group("system:unauthenticated"), false),
+            (group("system:serviceaccounts:ci"), false),
+        ] {
+            assert_eq!(is_of_the_cluster(&subject), expected, "{subject:?}");
+        }
+    }
+
+    #[test]
+    fn writers_that_are_too_many_to_list_are_told() {
+        let mut index = RbacIndex::default();
+        let people: Vec<_> = (0..=MOST)
+            .map(|number| json!({"kind": "User", "name": format!("user-{number}")}))
+            .collect();
+        bind(&mut index, "all", "changerequests", &json!(people));
+        let object = ResourceRequest {
+            group: "itsm.example.com",
+            resource: "changerequests",
+            namespace: "apps",
+            name: "chg-42",
+            ..ResourceRequest::default()
+        };
+        let writers = writers(&index, object);
+        assert_eq!(writers.len(), MOST + 1);
+        assert!(writers[MOST].starts_with("others"), "{writers:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! The admission policies of the chart: those that are always there, and those that protect pipelines.
 
+use authz::{Attributes, ResourceRequest, Target, User};
 use connectors_api::{approval_kind, names};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use service_kit::admission::refuses;
@@ -26,18 +27,41 @@ pub const RULES: [&str; 15] = [
 ];
 
 /// The admission policies that a value of the chart adds.
-pub const OPTIONAL_RULES: [&str; 4] = [
+pub const OPTIONAL_RULES: [&str; 5] = [
     names::ANSWER_RULE,
     names::CREATOR_RULE,
+    POD_GATES,
     TEKTON[0],
     TEKTON[1],
 ];
+
+/// The admission policy that leaves of the right to patch pods the removal of the scheduling gate.
+const POD_GATES: &str = "pod-gates.connectors.alauda.io";
+/// The service account that may hold this right.
+const REQUEST_CONTROLLER: &str = "request-controller";
 
 /// The admission policies for cases that the proof of a pipeline run cannot see.
 const TEKTON: [&str; 2] = [
     "tekton-children.connectors.alauda.io",
     "tekton-links.connectors.alauda.io",
 ];
+
+/// True when the roles of the cluster let the request-controller patch pods.
+fn may_patch_pods(read: &DoctorRead) -> bool {
+    let Some(index) = &read.rbac else {
+        return false;
+    };
+    let user = User::service_account(&read.system_namespace, REQUEST_CONTROLLER);
+    let mut grants = index.allowing(&Attributes {
+        user: &user,
+        verb: "patch",
+        target: Target::Resource(ResourceRequest {
+            resource: "pods",
+            ..ResourceRequest::default()
+        }),
+    });
+    grants.next().is_some()
+}
 
 pub(super) fn examine(read: &DoctorRead) -> Vec<DoctorFinding> {
     let (Some(rules), Some(bindings)) = (&read.rules, &read.rule_bindings) else {
@@ -72,9 +96,19 @@ pub(super) fn examine(read: &DoctorRead) -> Vec<DoctorFinding> {
         findings.push(not_in_force(DoctorSeverity::Error, name, message));
     }
     let optional = OPTIONAL_RULES.into_iter();
+    let is_needed = |name: &str| name == POD_GATES && may_patch_pods(read);
+    if rule(POD_GATES).is_none() && is_needed(POD_GATES) {
+        let message = "it is missing, and the request-controller may patch pods: it could change more than their gate";
+        findings.push(not_in_force(DoctorSeverity::Error, POD_GATES, message));
+    }
     for name in optional.filter(|it| rule(it).is_some() && !is_in_force(it)) {
+        let severity = if is_needed(name) {
+            DoctorSeverity::Error
+        } else {
+            DoctorSeverity::Warning
+        };
         let message = "it is installed and refuses nothing: its binding only warns, is missing, or was changed";
-        findings.push(not_in_force(DoctorSeverity::Warning, name, message));
+        findings.push(not_in_force(severity, name, message));
     }
     let policies = read.policies.iter().flatten().flatten();
     let checks = policies

@@ -317,6 +317,26 @@ fn troubles() -> Vec<Trouble> {
             "only warns",
         ),
         trouble(
+            DoctorWord::RuleNotInForce,
+            "Error",
+            |it| {
+                it.put(json!({
+                    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                    "metadata": {"name": "request-controller"},
+                    "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}],
+                }));
+                it.put(json!({
+                    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                    "metadata": {"name": "request-controller"},
+                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                        "name": "request-controller"},
+                    "subjects": [{"kind": "ServiceAccount", "namespace": SYSTEM, "name": "request-controller"}],
+                }));
+            },
+            "ValidatingAdmissionPolicy pod-gates.connectors.alauda.io",
+            "the request-controller may patch pods",
+        ),
+        trouble(
             DoctorWord::PipelinesUnguarded,
             "Hint",
             |it| {
@@ -483,7 +503,7 @@ fn troubles() -> Vec<Trouble> {
                 );
             },
             "ClusterRoleBinding wide",
-            "group system:serviceaccounts may use every connector: no pod needs an approval",
+            "group system:serviceaccounts may use apis and proxy of every connector: no pod needs an approval",
         ),
         trouble(
             DoctorWord::RightsTooWide,
@@ -495,14 +515,21 @@ fn troubles() -> Vec<Trouble> {
                 );
             },
             "ClusterRoleBinding wide",
-            "ServiceAccount ci/deployer may use every connector",
+            "ServiceAccount ci/deployer may use apis and proxy of every connector",
+        ),
+        trouble(
+            DoctorWord::RightsTooWide,
+            "Error",
+            |it| may_everything(it, &json!({"kind": "User", "name": "system:anonymous"})),
+            "ClusterRoleBinding wide",
+            "user system:anonymous may use apis and proxy of every connector",
         ),
         trouble(
             DoctorWord::RightsTooWide,
             "Hint",
             |it| may_everything(it, &json!({"kind": "Group", "name": "admins"})),
             "ClusterRoleBinding wide",
-            "group admins may use every connector",
+            "group admins may use apis and proxy of every connector",
         ),
     ]
 }
