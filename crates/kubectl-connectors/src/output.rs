@@ -71,23 +71,50 @@ impl Colours {
 /// character among them could change what a reader sees.
 #[must_use]
 pub fn shown(text: &str) -> String {
-    let is_hidden = |it: char| {
-        it.is_control()
-            || matches!(it, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     text.chars()
-        .map(|it| if is_hidden(it) { ' ' } else { it })
+        .map(|it| {
+            if it.is_control() || is_hidden(it) {
+                ' '
+            } else {
+                it
+            }
+        })
         .collect()
 }
 
-/// As JSON, with a line break at the end.
-pub fn json<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
-    serde_json::to_string_pretty(value).map(|it| it + "\n")
+/// Characters above ASCII that a terminal obeys, or that change the order or the place of others.
+const fn is_hidden(it: char) -> bool {
+    matches!(
+        it,
+        '\u{7f}'..='\u{9f}'
+            | '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+    )
 }
 
-/// As YAML.
+/// As JSON, with a line break at the end. Hidden characters are escaped: they can only be in texts.
+pub fn json<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
+    let text = serde_json::to_string_pretty(value)?;
+    let mut escaped = String::with_capacity(text.len() + 1);
+    for it in text.chars() {
+        if is_hidden(it) {
+            let _ = write!(escaped, "\\u{:04x}", u32::from(it));
+        } else {
+            escaped.push(it);
+        }
+    }
+    Ok(escaped + "\n")
+}
+
+/// As YAML. With a hidden character in a text as JSON, which is YAML too and can escape it.
 pub fn yaml<T: Serialize>(value: &T) -> Result<String, serde_yaml::Error> {
-    serde_yaml::to_string(value)
+    let text = serde_yaml::to_string(value)?;
+    if text.chars().any(is_hidden) {
+        return json(value).map_err(serde::ser::Error::custom);
+    }
+    Ok(text)
 }
 
 /// A cell of a table.
@@ -158,6 +185,23 @@ mod tests {
             "\u{1b}[31ma \u{1b}[0m"
         );
         assert_eq!(Colours::On.paint(Tone::Plain, "a"), "a");
+    }
+
+    #[test]
+    fn programs_get_hidden_characters_escaped_and_unchanged() {
+        let hidden = "a\u{7f}\u{9f}\u{61c}\u{200b}\u{200f}\u{2028}\u{202e}\u{2066}\u{2069}\u{1b}é";
+        for text in [json(&hidden).unwrap(), yaml(&hidden).unwrap()] {
+            assert!(
+                !text
+                    .trim_end()
+                    .chars()
+                    .any(|it| it.is_control() || is_hidden(it)),
+                "{text:?}"
+            );
+            assert_eq!(serde_json::from_str::<String>(&text).unwrap(), hidden);
+        }
+        assert_eq!(shown(hidden), format!("a{}é", " ".repeat(10)));
+        assert_eq!(yaml(&"plain").unwrap(), "plain\n");
     }
 
     #[test]
