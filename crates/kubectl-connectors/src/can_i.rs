@@ -1,6 +1,6 @@
 //! `can-i`: may the user, a service account or a pod use a connector now?
 
-use connectors_api::{AccessResource, Permission};
+use connectors_api::Permission;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -162,8 +162,8 @@ async fn of_pod(
     now: Timestamp,
 ) -> Result<(CanIShown, Vec<MissedRead>), ExplainError> {
     let who = format!("pod {pod}");
-    let (explanation, mut unread) =
-        explain::of_pod_unjudged(reads, system_namespace, pod.clone(), now).await?;
+    let (explanation, unread) =
+        explain::of_pod_unjudged(reads, system_namespace, pod, &question.verb, now).await?;
     let mut accesses = explanation.accesses.into_iter();
     let access = accesses
         .find(|it| it.connector == question.connector && it.permission == question.permission);
@@ -175,30 +175,10 @@ async fn of_pod(
         return Ok((question.answered(who, CanIWord::No, because), unread));
     };
     let (answer, because) = match access.state {
-        AccessWord::Standing => (CanIWord::Yes, access.because),
-        AccessWord::Granted => {
-            let account = &explanation.account;
-            let user = authz::User::service_account(&account.namespace, &account.name);
-            let subresource =
-                AccessResource::subresource_of_pod(question.permission, &pod.namespace, &pod.name);
-            match reads.may(&user, question.review(&subresource)).await {
-                Ok(review) if review.allowed => (CanIWord::Yes, access.because),
-                Ok(_) => {
-                    let because = format!(
-                        "its request says {}, and the API server says no: the binding is missing, or the policy grants another \
-                         verb",
-                        access.because
-                    );
-                    (CanIWord::No, because)
-                }
-                Err(problem) => {
-                    unread.push(problem);
-                    (CanIWord::Unknown, access.because)
-                }
-            }
-        }
+        AccessWord::Standing | AccessWord::Granted => (CanIWord::Yes, access.because),
         AccessWord::Unknown => (CanIWord::Unknown, access.because),
-        AccessWord::NotGated
+        AccessWord::NotInForce
+        | AccessWord::NotGated
         | AccessWord::Kept
         | AccessWord::Waits
         | AccessWord::Refused

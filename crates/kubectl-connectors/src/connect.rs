@@ -1,15 +1,18 @@
 //! The cluster and the user of the command line.
 
+use std::env;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use service_kit::client::{self, ConnectError};
+use service_kit::client;
 use thiserror::Error;
 
 use crate::args::CommonFlags;
+use crate::proxy;
+use crate::secrecy;
 
 /// Why there is no connection.
 #[derive(Debug, Error)]
@@ -23,9 +26,9 @@ pub enum NoCluster {
     /// There is no kubeconfig, and this is no pod.
     #[error("there is no kubeconfig, and this is no pod: name a file with --kubeconfig")]
     None(#[source] InClusterError),
-    /// The configuration makes no client.
-    #[error(transparent)]
-    Client(#[from] ConnectError),
+    /// The configuration makes no client. The text quotes no secret of the kubeconfig.
+    #[error("{0}")]
+    Client(String),
 }
 
 /// The source of the kubeconfig.
@@ -49,11 +52,12 @@ impl fmt::Display for KubeconfigName {
 impl NoCluster {
     #[allow(
         clippy::wildcard_enum_match_arm,
-        reason = "only the parser quotes the file"
+        reason = "the other errors quote no value of the file"
     )]
     fn of(name: KubeconfigName, error: KubeconfigError) -> Self {
         match error {
             KubeconfigError::Parse(_) => Self::Unparsed(name),
+            error @ KubeconfigError::ParseProxyUrl(_) => Self::Client(secrecy::told(&error, None)),
             error => Self::Kubeconfig(name, error),
         }
     }
@@ -65,11 +69,13 @@ pub struct Connection {
     pub client: Client,
     /// The namespace of the command line, otherwise that of the context.
     pub namespace: String,
+    /// The user entry of the kubeconfig; none in a pod.
+    pub user: Option<String>,
 }
 
 /// Connects, without sending anything yet.
 pub async fn connect(flags: &CommonFlags) -> Result<Connection, NoCluster> {
-    let mut config = config(flags).await?;
+    let (mut config, user) = config(flags).await?;
     if let Some(namespace) = &flags.namespace {
         config.default_namespace.clone_from(namespace);
     }
@@ -82,13 +88,17 @@ pub async fn connect(flags: &CommonFlags) -> Result<Connection, NoCluster> {
         auth.impersonate_user_extra = None;
     }
     let namespace = config.default_namespace.clone();
+    let client = client::of_config(config)
+        .map_err(|error| NoCluster::Client(secrecy::told(&error, user.as_deref())))?;
     Ok(Connection {
-        client: client::of_config(config)?,
+        client,
         namespace,
+        user,
     })
 }
 
-async fn config(flags: &CommonFlags) -> Result<Config, NoCluster> {
+/// The configuration, and the name of its user entry.
+async fn config(flags: &CommonFlags) -> Result<(Config, Option<String>), NoCluster> {
     let options = KubeConfigOptions {
         context: flags.context.clone(),
         cluster: flags.cluster.clone(),
@@ -104,17 +114,46 @@ async fn config(flags: &CommonFlags) -> Result<Config, NoCluster> {
     let failed = |error| NoCluster::of(name.clone(), error);
     match kubeconfig {
         Ok(kubeconfig) => {
+            let (user, has_proxy) = entries(&kubeconfig, &options);
             let config = Config::from_custom_kubeconfig(kubeconfig, &options);
-            config.await.map_err(failed)
+            let mut config = config.await.map_err(failed)?;
+            let no_proxy = ["NO_PROXY", "no_proxy"]
+                .into_iter()
+                .find_map(|it| env::var(it).ok());
+            let host = config.cluster_url.host().unwrap_or_default();
+            // The client compares `NO_PROXY` with the proxy, and not with the cluster.
+            if !has_proxy && proxy::is_direct(host, &no_proxy.unwrap_or_default()) {
+                config.proxy_url = None;
+            }
+            Ok((config, user))
         }
         // kubectl does the same in a pod.
         Err(error)
             if name == KubeconfigName::Usual && flags.context.is_none() && is_absent(&error) =>
         {
-            Config::incluster().map_err(NoCluster::None)
+            let config = Config::incluster().map_err(NoCluster::None)?;
+            Ok((config, None))
         }
         Err(error) => Err(failed(error)),
     }
+}
+
+/// The name of the user entry, and whether the cluster entry names a proxy of its own.
+fn entries(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> (Option<String>, bool) {
+    let context = options.context.as_ref();
+    let context = context.or(kubeconfig.current_context.as_ref());
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|it| Some(&it.name) == context);
+    let context = context.and_then(|it| it.context.as_ref());
+    let user = options.user.clone();
+    let user = user.or_else(|| context.and_then(|it| it.user.clone()));
+    let cluster = options.cluster.as_ref();
+    let cluster = cluster.or_else(|| context.map(|it| &it.cluster));
+    let mut clusters = kubeconfig.clusters.iter();
+    let cluster = clusters.find(|it| Some(&it.name) == cluster);
+    let cluster = cluster.and_then(|it| it.cluster.as_ref());
+    let proxy = cluster.and_then(|it| it.proxy_url.as_ref());
+    (user, proxy.is_some_and(|it| !it.is_empty()))
 }
 
 /// True when there is no file at all.
@@ -159,7 +198,7 @@ users:
         let path = path.to_str().unwrap().to_owned();
         let fixed = ["kubectl-connectors", "version", "--kubeconfig", &path];
         let args = Args::try_parse_from(fixed.iter().chain(args)).unwrap();
-        config(&args.common).await
+        config(&args.common).await.map(|(config, _)| config)
     }
 
     async fn configured(args: &[&str]) -> Result<Config, NoCluster> {
@@ -190,5 +229,49 @@ users:
         let error = of_file(&broken, &[]).await.unwrap_err();
         assert!(matches!(error, NoCluster::Unparsed(_)), "{error:?}");
         assert!(!service_kit::report(&error).contains("hunter2"));
+    }
+
+    /// The plugin's arguments, its variables and its output may hold secrets.
+    #[tokio::test]
+    async fn a_plugin_for_credentials_that_fails_is_not_quoted() {
+        let plugin = "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never, \
+                      args: [-c, 'echo hunter2; exit 1', hunter2], env: [{name: TOKEN, value: hunter2}]}";
+        let text = KUBECONFIG.replace("token: hunter2", plugin);
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("config");
+        fs::write(&path, &text).unwrap();
+        let path = path.to_str().unwrap();
+        let args = ["kubectl-connectors", "version", "--kubeconfig", path];
+        let args = Args::try_parse_from(args).unwrap();
+        let Err(error) = connect(&args.common).await else {
+            panic!("connected");
+        };
+        let text = service_kit::report(&error);
+        assert!(
+            text.starts_with("user entry `u` of the kubeconfig"),
+            "{text}"
+        );
+        assert!(text.contains("kubectl get ns"), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_cannot_be_used_is_not_quoted() {
+        for url in ["socks9://me:hunter2@proxy:1", "http://me:hunter2@[proxy"] {
+            let server = "server: 'https://api.example.com'";
+            let text = KUBECONFIG.replace(
+                "server: 'https://localhost:1'",
+                &format!("{server}, proxy-url: '{url}'"),
+            );
+            let error = match of_file(&text, &[]).await {
+                Ok(config) => {
+                    let error = client::of_config(config).err().unwrap();
+                    secrecy::told(&error, None)
+                }
+                Err(error) => service_kit::report(&error),
+            };
+            assert!(error.contains("HTTPS_PROXY"), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
     }
 }

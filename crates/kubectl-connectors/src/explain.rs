@@ -6,10 +6,14 @@ pub mod text;
 mod checks;
 mod collect;
 mod ends;
+mod force;
 mod next;
+mod next_checks;
 mod observe;
 pub mod offline;
 mod seen;
+mod state;
+mod steps;
 mod tell;
 
 use connectors_api::access_request::MatchedPolicy;
@@ -27,6 +31,9 @@ use crate::modules::Modules;
 use crate::reads::ClusterReads;
 use crate::terms::NamespacedName;
 use crate::unread::MissedRead;
+
+/// The verb of every mount.
+const ANY_VERB: &str = "*";
 
 /// Why a question cannot be answered.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,7 +55,9 @@ pub async fn explain(
 ) -> Result<(Explanation, Vec<MissedRead>), ExplainError> {
     let within = |name: &str| NamespacedName::new(namespace, name);
     let observed = match &args.target {
-        ExplainTarget::Pod(name) => observe::pod(reads, system_namespace, within(name)).await,
+        ExplainTarget::Pod(name) => {
+            observe::pod(reads, system_namespace, within(name), ANY_VERB).await
+        }
         ExplainTarget::Request(name) => {
             observe::request(reads, system_namespace, within(name)).await
         }
@@ -69,14 +78,15 @@ pub async fn explain(
     Ok((explanation, observed.unread))
 }
 
-/// The explanation of a pod, without a look at the objects of checks.
+/// The explanation of a pod with a verb of its own, without a look at the objects of checks.
 pub async fn of_pod_unjudged(
     reads: &ClusterReads,
     system_namespace: &str,
     pod: NamespacedName,
+    verb: &str,
     now: Timestamp,
 ) -> Result<(Explanation, Vec<MissedRead>), ExplainError> {
-    let observed = observe::pod(reads, system_namespace, pod).await;
+    let observed = observe::pod(reads, system_namespace, pod, verb).await;
     let observed = observed.map_err(ExplainError::Nothing)?;
     let explanation = tell::explain(&observed, now);
     Ok((explanation, observed.unread))
@@ -93,7 +103,8 @@ pub fn ends_of_grant(policy: &MatchedPolicy, connector: &str) -> Vec<EndShown> {
 pub fn exit(explanation: &Explanation) -> ExitWord {
     let words = explanation.accesses.iter().map(|it| match it.state {
         AccessWord::Standing | AccessWord::Granted | AccessWord::NotGated => ExitWord::Yes,
-        AccessWord::Waits
+        AccessWord::NotInForce
+        | AccessWord::Waits
         | AccessWord::Kept
         | AccessWord::Refused
         | AccessWord::Ended

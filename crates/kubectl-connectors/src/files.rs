@@ -1,9 +1,15 @@
 //! Files of objects, read from disk.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
 
 use crate::yaml::{self, YamlDocument};
+
+/// The limit of bytes of a file.
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
+/// The limit of files and directories that are read.
+const MOST_FILES: usize = 4096;
 
 /// A file and its documents.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,24 +33,40 @@ impl ObjectFile {
     /// Reads a file.
     #[must_use]
     pub fn read(path: &Path) -> Self {
-        let unread = |error: std::io::Error| FileProblem {
+        let text = text_of(path).map_err(|error| FileProblem {
             line: None,
             message: error.to_string(),
-        };
-        let text = fs::read_to_string(path).map_err(unread);
+        });
         Self {
             path: path.display().to_string(),
             documents: text.and_then(|text| {
-                yaml::documents(&text).map_err(|error| FileProblem {
+                let documents = yaml::documents(&text).map_err(|error| FileProblem {
                     line: Some(error.position.line),
                     message: error.message,
-                })
+                })?;
+                let items = documents.into_iter().flat_map(YamlDocument::unfolded);
+                Ok(items.collect())
             }),
         }
     }
 }
 
-/// The YAML files of a directory and those below it, each directory with its own, ordered by name.
+/// The text of a file that is not too long.
+fn text_of(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path)?;
+    file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    if u64::try_from(text.len()).is_ok_and(|it| it <= MOST_BYTES) {
+        Ok(text)
+    } else {
+        Err(io::Error::other(format!(
+            "it is longer than {MOST_BYTES} bytes: split it"
+        )))
+    }
+}
+
+/// The YAML files of a directory and those below it, each directory with its own, ordered by name. Symbolic links are
+/// left out, because they could lead in a circle.
 pub fn of_directory(path: &Path) -> Result<Vec<Vec<ObjectFile>>, FileProblem> {
     let unread = |path: &Path, error: std::io::Error| FileProblem {
         line: None,
@@ -52,21 +74,31 @@ pub fn of_directory(path: &Path) -> Result<Vec<Vec<ObjectFile>>, FileProblem> {
     };
     let mut directories = vec![path.to_owned()];
     let mut found = Vec::new();
+    let mut seen = 0;
     while let Some(directory) = directories.pop() {
         let entries = fs::read_dir(&directory).map_err(|error| unread(&directory, error))?;
-        let mut paths = Vec::new();
+        let (mut below, mut files) = (Vec::new(), Vec::new());
         for entry in entries {
-            paths.push(entry.map_err(|error| unread(&directory, error))?.path());
+            let entry = entry.map_err(|error| unread(&directory, error))?;
+            let kind = entry.file_type();
+            let kind = kind.map_err(|error| unread(&entry.path(), error))?;
+            if kind.is_dir() {
+                below.push(entry.path());
+            } else if kind.is_file() && is_yaml(&entry.path()) {
+                files.push(entry.path());
+            } else {
+                continue;
+            }
+            seen += 1;
+            if seen > MOST_FILES {
+                let error = format!("there are more than {MOST_FILES} files and directories in it");
+                return Err(unread(path, io::Error::other(error)));
+            }
         }
-        paths.sort();
-        let (below, files): (Vec<PathBuf>, Vec<PathBuf>) =
-            paths.into_iter().partition(|it| it.is_dir());
+        below.sort();
+        files.sort();
         directories.extend(below.into_iter().rev());
-        let files: Vec<_> = files
-            .iter()
-            .filter(|it| is_yaml(it))
-            .map(|it| ObjectFile::read(it))
-            .collect();
+        let files: Vec<_> = files.iter().map(|it| ObjectFile::read(it)).collect();
         if !files.is_empty() {
             found.push(files);
         }
@@ -109,5 +141,33 @@ mod tests {
         );
         assert!(found[0][0].documents.as_ref().unwrap_err().line.is_some());
         assert!(of_directory(Path::new("/no/such/directory")).is_err());
+    }
+
+    #[test]
+    fn links_are_left_out_and_long_files_are_not_read() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        fs::write(path("a.yaml"), "x: 1").unwrap();
+        let long = " ".repeat(usize::try_from(MOST_BYTES).unwrap() + 1);
+        fs::write(path("b.yaml"), long).unwrap();
+        std::os::unix::fs::symlink(place.path(), path("around")).unwrap();
+        std::os::unix::fs::symlink(path("a.yaml"), path("c.yaml")).unwrap();
+        let found = of_directory(place.path()).unwrap();
+        let [files] = found.as_slice() else {
+            panic!("{found:?}");
+        };
+        assert_eq!(files.len(), 2, "{files:?}");
+        let problem = files[1].documents.as_ref().unwrap_err();
+        assert!(problem.message.contains("longer than"), "{problem:?}");
+    }
+
+    #[test]
+    fn more_files_than_are_read_are_an_error() {
+        let place = tempfile::tempdir().unwrap();
+        for number in 0..=MOST_FILES {
+            fs::write(place.path().join(format!("{number}.yaml")), "").unwrap();
+        }
+        let problem = of_directory(place.path()).unwrap_err();
+        assert!(problem.message.contains("more than 4096"), "{problem:?}");
     }
 }

@@ -4,18 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::access_request::{GrantState, MatchedPolicy};
 use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID};
-use connectors_api::pod_grant::{BindingFacts, RequestFacts as _};
+use connectors_api::pod_grant::RequestFacts as _;
 use connectors_api::{AccessRequest, Permission};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::bindings::{facts, label};
 use crate::explain::report::EndShown;
 use crate::explain::{end_text, ends_of_grant};
 use crate::output::{Cell, Colours, Tone, table};
 use crate::reads::Found;
 use crate::terms::{NamespacedName, seconds, span};
+
+/// The age of a binding from which its request must be there. The lists of both are not of the same moment.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// The grants of a namespace, or of all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
@@ -73,21 +77,6 @@ pub enum InForce {
     Unknown,
 }
 
-/// A binding as the rule about pods sees it.
-fn facts<'b>(binding: &'b RoleBinding) -> BindingFacts<'b, impl Fn(&str) -> Option<&'b str>> {
-    let metadata = &binding.metadata;
-    BindingFacts {
-        namespace: metadata.namespace.as_deref(),
-        is_deleting: metadata.deletion_timestamp.is_some(),
-        label: |key: &str| label(binding, key),
-    }
-}
-
-fn label<'a>(binding: &'a RoleBinding, key: &str) -> Option<&'a str> {
-    let labels = binding.metadata.labels.as_ref()?;
-    labels.get(key).map(String::as_str)
-}
-
 /// The grants in force, at this time. Without bindings it is not known whether they are in force.
 #[must_use]
 pub fn list(
@@ -104,7 +93,6 @@ pub fn list(
         }
     }
     let mut listed = GrantList::default();
-    let mut described = BTreeSet::new();
     for request in requests.iter().flatten() {
         let uid = request.uid().unwrap_or_default();
         let of = by_request.get(uid).map_or(&[][..], Vec::as_slice);
@@ -114,9 +102,6 @@ pub fn list(
                 .iter()
                 .filter(|it| label(it, ACCESS_POLICY_UID) == Some(policy.uid()));
             let its: Vec<_> = its.collect();
-            if state == Some(GrantState::Granted) || state == Some(GrantState::Granting) {
-                described.extend(its.iter().filter_map(|it| it.metadata.uid.as_deref()));
-            }
             if state != Some(GrantState::Granted) {
                 continue;
             }
@@ -132,12 +117,23 @@ pub fn list(
             listed.grants.push(row(request, policy, in_force, now));
         }
     }
-    // The set of requests is known only without a filter, and if each could be read.
-    if connector.is_none() && requests.iter().all(Result::is_ok) {
-        let grants = by_request.into_values().flatten();
-        let orphans = grants.filter(|it| {
-            let uid = it.metadata.uid.as_deref().unwrap_or_default();
-            !described.contains(uid) && it.metadata.deletion_timestamp.is_none()
+    // A request that ended keeps its bindings for a moment, until the controller has deleted them.
+    let known: BTreeSet<&str> = requests
+        .iter()
+        .filter_map(|it| match it {
+            Ok(request) => request.metadata.uid.as_deref(),
+            Err(unreadable) => unreadable.metadata.uid.as_deref(),
+        })
+        .collect();
+    if connector.is_none() {
+        let grants = by_request.into_iter();
+        let orphans = grants.filter(|(uid, _)| !known.contains(uid));
+        let orphans = orphans.flat_map(|(_, bindings)| bindings);
+        let orphans = orphans.filter(|it| {
+            let metadata = &it.metadata;
+            let created = metadata.creation_timestamp.as_ref();
+            let is_old = created.is_none_or(|it| it.0 + PATIENCE < now);
+            is_old && metadata.deletion_timestamp.is_none()
         });
         listed.orphans = orphans
             .map(|it| {

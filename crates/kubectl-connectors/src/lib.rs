@@ -13,6 +13,7 @@
 )]
 
 pub mod args;
+mod bindings;
 pub mod can_i;
 pub mod connect;
 pub mod doctor;
@@ -24,17 +25,20 @@ pub mod lint;
 pub mod modules;
 pub mod output;
 pub mod policy_test;
+pub mod proxy;
 pub mod rbac;
 pub mod reads;
 pub mod report;
 pub mod request_word;
 pub mod requests;
 pub mod run;
+pub mod secrecy;
 pub mod terms;
 pub mod top;
 pub mod unread;
 pub mod who_can;
 pub mod yaml;
+mod yaml_weight;
 
 use std::env;
 use std::io::{self, IsTerminal as _, Write as _};

@@ -87,9 +87,6 @@ pub async fn lint(files: &[ObjectFile], modules: &Modules) -> LintReport {
                 for document in documents.iter().filter(|it| is_policy(&it.value)) {
                     linted.policies.push(policy(document, modules).await);
                 }
-                if linted.policies.is_empty() {
-                    linted.problem = Some("has no AccessPolicy".to_owned());
-                }
             }
             Err(problem) => {
                 let line = problem.line.map(|it| format!("line {it}: "));
@@ -98,6 +95,12 @@ pub async fn lint(files: &[ObjectFile], modules: &Modules) -> LintReport {
             }
         }
         report.files.push(linted);
+    }
+    // A directory of manifests has other objects too.
+    if report.files.iter().all(|it| it.policies.is_empty()) {
+        for file in report.files.iter_mut().filter(|it| it.problem.is_none()) {
+            file.problem = Some("has no AccessPolicy".to_owned());
+        }
     }
     let policies = || report.files.iter().flat_map(|it| &it.policies);
     let count = |wanted: Severity| {
@@ -128,6 +131,8 @@ async fn policy(document: &YamlDocument, modules: &Modules) -> LintedPolicy {
         match modules.validate(&module.source).await {
             Ok(sound) if sound.reads_object => {}
             Ok(_) => findings.push(module.ignores_object()),
+            // The caller reports it: it is no fault of the policy.
+            Err(_) if modules.not_run().is_some() => {}
             Err(failure) => findings.push(module.finding(&failure)),
         }
     }

@@ -35,6 +35,13 @@ impl Modules {
         }
     }
 
+    /// Why no module could be run. It says nothing about the modules. None if one was run, or none was needed.
+    #[must_use]
+    pub fn not_run(&self) -> Option<&str> {
+        let started = self.pool.get()?.as_ref();
+        started.err().map(String::as_str)
+    }
+
     /// A module's answer about an object.
     pub async fn evaluate(&self, job: RegoJob<'_>) -> Result<RegoAnswer, RegoFailure> {
         let pool = self.pool().await?;
@@ -53,7 +60,9 @@ impl Modules {
     async fn pool(&self) -> Result<&WorkerPool, RegoFailure> {
         let start = || async {
             let pool = WorkerPool::start(self.program.clone(), LIMITS, ()).await;
-            pool.map_err(|error: PoolError| report(&error))
+            pool.map_err(|error: PoolError| {
+                format!("this machine could not run Rego: {}", report(&error))
+            })
         };
         let pool = self.pool.get_or_init(start).await;
         pool.as_ref().map_err(|why| RegoFailure::Limit(why.clone()))

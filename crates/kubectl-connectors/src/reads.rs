@@ -22,11 +22,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use service_kit::admission::rule_since;
 use service_kit::kinds::{discovered, whole};
-use service_kit::report;
 use service_kit::retry::{Backoff, CallError, RetryPolicy};
 use service_kit::watches::{Guarded, Parse, Unreadable};
 use tokio::time::sleep;
 
+use crate::secrecy;
 use crate::unread::{MissedRead, ReadOf, ReadVerb};
 
 /// The answer to a read.
@@ -100,6 +100,8 @@ pub struct ReviewOf<'a> {
 pub struct ClusterReads {
     client: Client,
     calls: RetryPolicy,
+    /// The user entry of the kubeconfig, for errors.
+    user: Option<String>,
 }
 
 /// The pause before a list after a watch that broke.
@@ -110,16 +112,20 @@ const PAGE: u32 = 16;
 const MOST_LISTED: usize = 4 * 1024 * 1024;
 
 impl ClusterReads {
-    /// A reader with a limit on the time of one call.
+    /// A reader with a limit on the time of one call. Errors name the user entry of the kubeconfig.
     #[must_use]
-    pub fn new(client: Client, timeout: Duration) -> Self {
+    pub fn new(client: Client, user: Option<String>, timeout: Duration) -> Self {
         let calls = RetryPolicy {
             attempts: 3,
             attempt: timeout,
             total: timeout,
             pauses: Backoff::new(Duration::from_millis(100), Duration::from_secs(1)),
         };
-        Self { client, calls }
+        Self {
+            client,
+            calls,
+            user,
+        }
     }
 
     /// An object of a kind with namespaces, if there is one.
@@ -180,6 +186,32 @@ impl ClusterReads {
             .into_iter()
             .map(|it| it.object.map_err(Box::new))
             .collect())
+    }
+
+    /// The first objects of a kind with these labels, in one call, and whether there are more.
+    pub async fn first<K, P>(
+        &self,
+        namespace: &str,
+        labels: &str,
+        most: u32,
+    ) -> ReadResult<(Vec<Found<K>>, bool)>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug,
+        P: Parse<K>,
+        Guarded<K, P>: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + DeserializeOwned
+            + Clone
+            + Debug,
+    {
+        let api: Api<Guarded<K, P>> = Api::namespaced(self.client.clone(), namespace);
+        let resource = resource_of::<K>();
+        let params = with_labels(labels).limit(most);
+        let read = list(&resource, namespace);
+        let listed = self.call(read, || api.list(&params)).await?;
+        let is_cut = listed.metadata.continue_.is_some_and(|it| !it.is_empty());
+        let found = listed.items.into_iter();
+        let found = found.map(|it| it.object.map_err(Box::new)).collect();
+        Ok((found, is_cut))
     }
 
     /// Passes on all objects, and then those of each change, until `each` returns that this is enough. A deleted
@@ -398,7 +430,7 @@ impl ClusterReads {
             names::CREATOR_RULE,
         );
         let since = rule_since(&self.client, &self.calls, names::CREATOR_RULE).await;
-        since.map_err(|error| unread(read, &error))
+        since.map_err(|error| self.unread(read, &error))
     }
 
     async fn call<T, F, A>(&self, read: ReadOf<'_>, attempt: A) -> ReadResult<T>
@@ -407,7 +439,12 @@ impl ClusterReads {
         F: Future<Output = Result<T, kube::Error>>,
     {
         let called = self.calls.call(read, attempt).await;
-        called.map_err(|error| unread(read, &error))
+        called.map_err(|error| self.unread(read, &error))
+    }
+
+    fn unread(&self, read: ReadOf<'_>, error: &CallError) -> MissedRead {
+        let told = secrecy::told(error, self.user.as_deref());
+        MissedRead::of(read, error.status(), &told)
     }
 }
 
@@ -443,10 +480,6 @@ const fn create(resource: &str) -> ReadOf<'_> {
         namespace: "",
         name: "",
     }
-}
-
-fn unread(read: ReadOf<'_>, error: &CallError) -> MissedRead {
-    MissedRead::of(read, error.status(), &report(error))
 }
 
 fn with_labels(labels: &str) -> ListParams {

@@ -4,13 +4,14 @@ use std::fmt;
 
 use clap::CommandFactory as _;
 use connectors_api::AccessRequest;
+use connectors_api::connector::Selectable;
 use connectors_api::labels::MANAGED_BY;
 use connectors_api::names;
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use schemars::schema_for;
 use service_kit::report as chain;
-use service_kit::watches::Plain;
+use service_kit::watches::{Labelled, Plain};
 
 use crate::args::{
     Args, CanIArgs, CommonFlags, GrantsArgs, PluginCommand, PolicyCommand, RequestsArgs, TopArgs,
@@ -31,8 +32,9 @@ use crate::rbac;
 use crate::reads::{ClusterReads, Found, Strict};
 use crate::report::{Report, ReportBody};
 use crate::requests::{self, RequestFilter};
+use crate::terms::NamespacedName;
 use crate::top;
-use crate::unread::{MissedRead, UnreadWhy};
+use crate::unread::{MissedRead, Presence, UnreadWhy};
 use crate::who_can::{self, WhoCanQuestion};
 
 /// The environment of the program.
@@ -122,9 +124,13 @@ pub async fn ask(
     connection: Connection,
     place: &RunPlace,
 ) -> Outcome {
-    let Connection { client, namespace } = connection;
+    let Connection {
+        client,
+        namespace,
+        user,
+    } = connection;
     let asked = Question {
-        reads: ClusterReads::new(client, common.request_timeout),
+        reads: ClusterReads::new(client, user, common.request_timeout),
         namespace,
         system_namespace: &common.system_namespace,
         place,
@@ -235,10 +241,10 @@ impl Question<'_> {
     async fn grants(&self, args: &GrantsArgs) -> Outcome {
         let namespace = args.scope.of(&self.namespace);
         let managed = format!("{MANAGED_BY}={}", names::MANAGED_BY);
-        let (requests, bindings) = tokio::join!(
-            self.all_requests(namespace),
-            self.reads.all::<RoleBinding, Plain>(namespace, &managed),
-        );
+        // The requests come last: a binding is written after its request.
+        let bindings = self.reads.all::<RoleBinding, Plain>(namespace, &managed);
+        let bindings = bindings.await;
+        let requests = self.all_requests(namespace).await;
         let requests = match requests {
             Ok(requests) => requests,
             Err(unread) => return Outcome::unread(&unread),
@@ -252,9 +258,32 @@ impl Question<'_> {
         self.printed(&Report::new(ReportBody::GrantList(listed), unread))
     }
 
+    /// An error if there is no such connector. A connector that could not be read may be there.
+    async fn connector(
+        &self,
+        name: &NamespacedName,
+        unread: &mut Vec<MissedRead>,
+    ) -> Result<(), Outcome> {
+        let NamespacedName { namespace, name } = name;
+        let found = self.reads.one::<Selectable, Labelled>(namespace, name);
+        match Presence::of(found.await, unread) {
+            Presence::Absent => {
+                let why = format!(
+                    "there is no connector {namespace}/{name}: `kubectl -n {namespace} get connectors` lists those that there \
+                     are"
+                );
+                Err(Outcome::error(ExitWord::Unknown, &why))
+            }
+            Presence::Unread | Presence::There(_) => Ok(()),
+        }
+    }
+
     async fn who_can(&self, args: &WhoCanArgs) -> Outcome {
         let connector = args.connector.within(&self.namespace);
         let mut unread = Vec::new();
+        if let Err(missing) = self.connector(&connector, &mut unread).await {
+            return missing;
+        }
         let rbac = rbac::read(&self.reads, &connector.namespace, &mut unread).await;
         let requests = match self.all_requests(&connector.namespace).await {
             Ok(found) => Some(found.into_iter().flatten().collect::<Vec<_>>()),
@@ -279,15 +308,25 @@ impl Question<'_> {
             (Some(account), None) => Asking::Account(account.within(&self.namespace)),
             (None, None) => Asking::User,
         };
+        let connector = args.connector.within(&self.namespace);
+        let mut missed = Vec::new();
+        if let Err(missing) = self.connector(&connector, &mut missed).await {
+            return missing;
+        }
         let question = CanIQuestion {
             who,
-            connector: args.connector.within(&self.namespace),
+            connector,
             permission: args.permission,
             verb: args.verb.clone(),
         };
         let answer = can_i::can_i(&self.reads, question, self.system_namespace, self.now);
         match answer.await {
-            Ok((shown, unread)) => self.printed(&Report::new(ReportBody::CanI(shown), unread)),
+            Ok((shown, mut unread)) => {
+                unread.extend(missed);
+                unread.sort();
+                unread.dedup();
+                self.printed(&Report::new(ReportBody::CanI(shown), unread))
+            }
             Err(error) => not_explained(&error),
         }
     }
@@ -381,10 +420,18 @@ async fn policy(command: &PolicyCommand, format: Format, place: &RunPlace) -> Ou
         Format::Table => Ok(text),
         Format::Json | Format::Yaml => for_programs(&Report::new(body, Vec::new()), format),
     };
+    let (errors, exit) = match place.modules.not_run() {
+        Some(why) => {
+            let line = format!("not known: {why}; the plugin runs Rego on Linux");
+            let line = place.colours.paint(Tone::Open, &line);
+            (line + "\n", ExitWord::Unknown)
+        }
+        None => (String::new(), exit),
+    };
     match output {
         Ok(output) => Outcome {
             output,
-            errors: String::new(),
+            errors,
             exit,
         },
         Err(error) => Outcome::error(ExitWord::Unknown, &error),
@@ -409,10 +456,10 @@ fn exit(report: &Report) -> ExitWord {
     match &report.body {
         ReportBody::Explanation(explanation) => explain::exit(explanation),
         ReportBody::CanI(shown) => can_i::exit(shown),
-        ReportBody::RequestList(_)
-        | ReportBody::GrantList(_)
-        | ReportBody::WhoCan(_)
-        | ReportBody::Top(_) => ExitWord::Yes,
+        ReportBody::RequestList(_) | ReportBody::Top(_) => ExitWord::Yes,
+        ReportBody::GrantList(_) if report.unread.is_empty() => ExitWord::Yes,
+        ReportBody::WhoCan(who) if who.complete && who.pods.is_some() => ExitWord::Yes,
+        ReportBody::GrantList(_) | ReportBody::WhoCan(_) => ExitWord::Unknown,
         ReportBody::Diagnosis(diagnosis) => doctor::exit(diagnosis, report.unread.is_empty()),
         ReportBody::PolicyLint(report) => lint::exit(report, false),
         ReportBody::PolicyTestReport(report) => policy_test::report::exit(report),

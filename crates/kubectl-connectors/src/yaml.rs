@@ -7,6 +7,8 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::yaml_weight::YamlWeight;
+
 /// A line and a column, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct YamlPosition {
@@ -37,6 +39,44 @@ pub struct YamlError {
 }
 
 impl YamlDocument {
+    /// The items of a `kind: List`, each as a document of its own. Any other document is its only one.
+    #[must_use]
+    pub fn unfolded(self) -> Vec<Self> {
+        let is_list = self.value.get("kind").and_then(Value::as_str) == Some("List");
+        let items = self.value.get("items").and_then(Value::as_array);
+        let Some(items) = items.filter(|_| is_list) else {
+            return vec![self];
+        };
+        let mut positions: Vec<Positions> = vec![Positions::new(); items.len()];
+        let mut starts = vec![self.start; items.len()];
+        for (path, position) in &self.positions {
+            let Some((at, field)) = path
+                .strip_prefix("items[")
+                .and_then(|it| it.split_once(']'))
+            else {
+                continue;
+            };
+            let Ok(at) = at.parse::<usize>() else {
+                continue;
+            };
+            if let (Some(positions), Some(start)) = (positions.get_mut(at), starts.get_mut(at)) {
+                match field.strip_prefix('.') {
+                    Some(field) => drop(positions.insert(field.to_owned(), *position)),
+                    None if field.is_empty() => *start = *position,
+                    None => {}
+                }
+            }
+        }
+        let parts = items.iter().zip(positions).zip(starts);
+        parts
+            .map(|((value, positions), start)| Self {
+                value: value.clone(),
+                positions,
+                start,
+            })
+            .collect()
+    }
+
     /// The position of a field. If the field is not written, the position of the nearest field around it.
     #[must_use]
     pub fn position(&self, path: &str) -> YamlPosition {
@@ -94,6 +134,7 @@ enum Frame {
 fn positions(text: &str) -> Result<Vec<(YamlPosition, Positions)>, YamlError> {
     let mut found: Vec<(YamlPosition, Positions)> = Vec::new();
     let mut frames: Vec<Frame> = Vec::new();
+    let mut weight = YamlWeight::default();
     for next in Parser::new_from_str(text) {
         let (event, span) = next.map_err(|error| YamlError {
             position: YamlPosition {
@@ -106,6 +147,10 @@ fn positions(text: &str) -> Result<Vec<(YamlPosition, Positions)>, YamlError> {
             line: span.start.line(),
             column: span.start.col() + 1,
         };
+        weight.add(&event).map_err(|message| YamlError {
+            position: at,
+            message,
+        })?;
         let is_node = matches!(
             event,
             Event::Scalar(..)
@@ -225,5 +270,40 @@ i: *anchor
             assert!(error.position.line >= 1, "{text}: {error}");
         }
         assert_eq!(documents("").unwrap(), []);
+    }
+
+    #[test]
+    fn the_items_of_a_list_are_documents_with_their_own_positions() {
+        let text = "kind: List\nitems:\n- kind: A\n  spec: {x: 1}\n- kind: B\n";
+        let [list] = <[_; 1]>::try_from(documents(text).unwrap()).unwrap();
+        let [first, second] = <[_; 2]>::try_from(list.unfolded()).unwrap();
+        assert_eq!(first.value, json!({"kind": "A", "spec": {"x": 1}}));
+        assert_eq!(
+            first.position("spec.x"),
+            YamlPosition {
+                line: 4,
+                column: 10
+            }
+        );
+        assert_eq!(second.position("spec").line, 5);
+    }
+
+    /// Nine levels of ten aliases each: a billion values from half a kilobyte.
+    #[test]
+    fn aliases_of_aliases_are_refused_before_they_are_expanded() {
+        let mut text = "a0: &a0 [x]\n".to_owned();
+        for level in 1..10 {
+            let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
+            text = format!("{text}a{level}: &a{level} [{aliases}]\n");
+        }
+        let error = documents(&text).unwrap_err();
+        assert!(error.message.contains("every alias expanded"), "{error}");
+        let long = format!(
+            "a: &a {}\nb: [{}*a]\n",
+            "x".repeat(1 << 20),
+            "*a, ".repeat(99)
+        );
+        assert!(documents(&long).is_err());
+        assert!(documents("a: &a {b: c}\nd: [*a, *a, *a]\n").is_ok());
     }
 }

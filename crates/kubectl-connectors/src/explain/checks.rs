@@ -19,6 +19,8 @@ use crate::terms::NamespacedName;
 
 /// The reason of a check whose objects the user may not read.
 pub(super) const UNREAD: &str = "Unread";
+/// The reason of a check whose module could not be run on this machine.
+pub(super) const NOT_RUN: &str = "NotRun";
 
 /// The results of the checks of a policy, as they were judged.
 pub(super) fn judged(
@@ -47,6 +49,9 @@ pub(super) fn judged(
     for (read, said) in judged.checks.iter().zip(&judgement.checks) {
         let check = policy_checks.iter().find(|it| it.name == said.check);
         let mut one = one(read, said, check, namespace);
+        if let Some(why) = judged.not_run.as_ref().filter(|_| read.has_module) {
+            not_run(&mut one, why);
+        }
         if judged.lacks_creators && said.reason == JudgeReason::CreatorUnknown.into() {
             one.message.push_str(
                 "; or the rule is there: you may not get it (validatingadmissionpolicies), so this is not known",
@@ -55,6 +60,21 @@ pub(super) fn judged(
         shown.push(one);
     }
     (together(&shown), shown)
+}
+
+/// Replaces the result of a module that could not be run. It would look like a fault of the policy.
+fn not_run(shown: &mut CheckShown, why: &str) {
+    let limit = JudgeReason::RegoLimit.as_str();
+    for candidate in shown.candidates.iter_mut().filter(|it| it.reason == limit) {
+        candidate.verdict = None;
+        NOT_RUN.clone_into(&mut candidate.reason);
+        why.clone_into(&mut candidate.message);
+    }
+    if shown.reason == limit {
+        shown.verdict = None;
+        NOT_RUN.clone_into(&mut shown.reason);
+        why.clone_into(&mut shown.message);
+    }
 }
 
 /// The rules that the pod gets if every check passes, or why it gets none.

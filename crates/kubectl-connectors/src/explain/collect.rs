@@ -152,6 +152,7 @@ impl Collector<'_> {
             checks,
             judgement,
             lacks_creators: creators == Presence::Unread,
+            not_run: self.modules.not_run().map(str::to_owned),
         };
         self.find_writers(&mut judged).await;
         judged

@@ -16,6 +16,7 @@ pub(super) fn of(access: &AccessRead, shown: &AccessShown) -> Vec<EndShown> {
         AccessWord::Waits => of_wait(access, shown),
         AccessWord::Granted => of_grant(access, shown),
         AccessWord::Standing
+        | AccessWord::NotInForce
         | AccessWord::NotGated
         | AccessWord::Kept
         | AccessWord::Refused

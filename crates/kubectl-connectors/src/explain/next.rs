@@ -1,49 +1,27 @@
 //! The next commands, the users that can type them, and their effects. A command that changes nothing is never named.
 
-use connectors_api::access_policy::ObjectKind;
+use connectors_api::access_request::Phase;
 use connectors_api::config::{CONFIG_MAP, ENABLE};
-use connectors_api::judge::JudgeReason;
 use connectors_api::lineage::LineageReason;
-use connectors_api::policy_reason::ChecksValid;
+use connectors_api::pod_grant::RequestFacts as _;
 use connectors_api::policy_words::PolicyWord;
 use connectors_api::reason::{AccessCheckReady, Ready};
-use connectors_api::wanted_objects::{CheckTrouble, SelectsNothing};
 
-use super::checks::UNREAD;
-use super::report::{
-    AccessShown, AccessWord, ApproverWord, CandidateShown, CheckShown, NextShown, PodWord,
-    PolicyShown,
-};
-use super::seen::{AccessRead, CheckRead, Observed};
+use super::force::{GrantForce, GrantLack};
+use super::next_checks::of_policy;
+use super::report::{AccessShown, AccessWord, NextShown, PodWord, PolicyShown, VerdictSource};
+use super::seen::{AccessRead, Observed};
+use super::steps::{INSTALLER, administrator, command, none};
 use crate::terms::shell;
 use crate::unread::Presence;
 
-/// The user who may change the objects of a policy's namespace.
-fn administrator(namespace: &str) -> String {
-    format!("an administrator of namespace {namespace}")
-}
-
-/// The users who own the installation.
-const INSTALLER: &str = "an administrator of the installation";
-
-fn command(who: impl Into<String>, command: String, effect: impl Into<String>) -> NextShown {
-    NextShown {
-        command: Some(command),
-        who: who.into(),
-        effect: effect.into(),
-    }
-}
-
-fn none(effect: impl Into<String>) -> NextShown {
-    NextShown {
-        command: None,
-        who: String::new(),
-        effect: effect.into(),
-    }
-}
-
 /// The next commands.
-pub(super) fn of(observed: &Observed, access: &AccessRead, shown: &AccessShown) -> Vec<NextShown> {
+pub(super) fn of(
+    observed: &Observed,
+    access: &AccessRead,
+    shown: &AccessShown,
+    force: Option<GrantForce>,
+) -> Vec<NextShown> {
     let pod = observed.pod.as_ref();
     let is_alive = pod.is_none_or(|it| {
         matches!(
@@ -53,6 +31,7 @@ pub(super) fn of(observed: &Observed, access: &AccessRead, shown: &AccessShown) 
     });
     match shown.state {
         AccessWord::Standing | AccessWord::Granted => granted(observed),
+        AccessWord::NotInForce => not_in_force(observed, access, shown, force),
         AccessWord::NotGated => vec![switch_on(observed)],
         AccessWord::Kept => vec![none(
             "the volume stays as it is until the pod ends; a service in front of the tool refuses the pod. Start a new pod to \
@@ -63,9 +42,63 @@ pub(super) fn of(observed: &Observed, access: &AccessRead, shown: &AccessShown) 
         AccessWord::Waits | AccessWord::CouldAsk | AccessWord::CannotAsk => {
             waits(observed, access, shown)
         }
-        AccessWord::Unknown => vec![none(
-            "ask for the rights that are missing, or let an administrator run this command",
+        AccessWord::Unknown => {
+            let mut found = vec![none(
+                "ask for the rights that are missing, or let an administrator run this command",
+            )];
+            if is_open(observed, access) {
+                found.extend(waits(observed, access, shown));
+            }
+            found
+        }
+    }
+}
+
+/// True when it is known that the request waits, so that its checks are worth a look.
+fn is_open(observed: &Observed, access: &AccessRead) -> bool {
+    let is_pending = access
+        .request
+        .there()
+        .is_some_and(|it| it.phase().is_none_or(|it| it == Phase::Pending));
+    let pod = observed.pod.as_ref();
+    is_pending && pod.is_some_and(|it| it.word() == PodWord::Pending)
+}
+
+/// A grant that the request records and that is not in force.
+fn not_in_force(
+    observed: &Observed,
+    access: &AccessRead,
+    shown: &AccessShown,
+    force: Option<GrantForce>,
+) -> Vec<NextShown> {
+    let namespace = &access.connector.namespace;
+    let policy = shown.policies.iter().find(|it| it.is_granted());
+    match (force, policy) {
+        (Some(GrantForce::Lacks(GrantLack::RequestGoes)), _) => vec![none(
+            "nothing: once the request is deleted, a pod that waits for its mount asks anew",
         )],
+        (Some(GrantForce::Lacks(GrantLack::NoRule)), Some(policy)) => vec![command(
+            administrator(namespace),
+            format!("kubectl -n {namespace} edit accesspolicy {}", policy.name),
+            "let its roleTemplate allow what a mount asks for, verb `*` on the permission; then delete the request, so that \
+             the pod asks anew",
+        )],
+        (
+            None
+            | Some(
+                GrantForce::Holds
+                | GrantForce::Unknown
+                | GrantForce::Lacks(GrantLack::Over(_) | GrantLack::NoBinding | GrantLack::NoRule),
+            ),
+            _,
+        ) => {
+            let system = &observed.system_namespace;
+            vec![command(
+                INSTALLER,
+                format!("kubectl -n {system} logs deployment/request-controller --tail=20"),
+                "the request-controller takes back what is over and writes what is missing, when it runs",
+            )]
+        }
     }
 }
 
@@ -77,6 +110,17 @@ fn granted(observed: &Observed) -> Vec<NextShown> {
         return Vec::new();
     }
     let name = &pod.name;
+    if pod.is_gated() {
+        return vec![command(
+            "",
+            format!(
+                "kubectl -n {} get events --field-selector reason=AccessGateKept,involvedObject.name={}",
+                name.namespace, name.name
+            ),
+            "the pod has access, and the request-controller removes its scheduling gate within moments; this event says that \
+             it cannot, and the log of the request-controller why",
+        )];
+    }
     vec![command(
         "",
         format!("kubectl -n {} describe pod {}", name.namespace, name.name),
@@ -110,6 +154,16 @@ fn refused(access: &AccessRead, shown: &AccessShown, is_alive: bool) -> Vec<Next
             "",
             format!("kubectl -n {namespace} get areq"),
             "shows the request that decides for this pod; this one changes nothing",
+        )];
+    }
+    let is_final = matches!(
+        shown.request.as_ref().and_then(|it| it.phase),
+        Some(Phase::Rejected | Phase::Revoked)
+    );
+    // The deletion of the request would change nothing for this pod.
+    if access.has_error_file && is_final {
+        return vec![none(
+            "start a new pod: a volume of this one asks for an error file, and a pod that starts with .error.json keeps it",
         )];
     }
     if closes_a_run(shown) {
@@ -203,11 +257,53 @@ fn waits(observed: &Observed, access: &AccessRead, shown: &AccessShown) -> Vec<N
     found
 }
 
+/// The checks of a policy that were not judged.
+fn wanted_of(access: &AccessRead, policy: &PolicyShown) -> String {
+    let mut read = access.policies.iter().flatten();
+    let read = read.find(|it| it.name == policy.name);
+    let spec = read.and_then(|it| it.policy.as_ref().ok());
+    let granted = spec.and_then(|it| it.spec.check_granted_permission.as_ref());
+    let checks = granted.into_iter().flat_map(|it| &it.spec.checks);
+    let checks: Vec<_> = checks
+        .map(|it| format!("check {} ({})", it.name, it.selector.object_ref.kind))
+        .collect();
+    if checks.is_empty() {
+        return format!(
+            "the checks of policy {}, which could not be read",
+            policy.name
+        );
+    }
+    format!("policy {}: {}", policy.name, checks.join(", "))
+}
+
 fn without_policy(observed: &Observed, access: &AccessRead, shown: &AccessShown) -> NextShown {
     let namespace = &access.connector.namespace;
-    let applies = |it: &&PolicyShown| it.applies == PolicyWord::Yes && it.grant.is_none();
-    if shown.policies.iter().any(|it| applies(&it)) {
+    let applying = || {
+        let all = shown.policies.iter();
+        all.filter(|it| it.applies == PolicyWord::Yes && it.grant.is_none())
+    };
+    let passes = |it: &PolicyShown| {
+        it.source == Some(VerdictSource::Live)
+            && it.verdict == Some(AccessCheckReady::AccessCheckPassed)
+    };
+    if applying().any(passes) {
         return none("nothing: every check passes, and access is granted within moments");
+    }
+    let faulty = applying().find_map(|it| Some((it, it.problem.as_ref()?)));
+    if let Some((policy, problem)) = faulty {
+        return command(
+            administrator(namespace),
+            format!("kubectl -n {namespace} edit accesspolicy {}", policy.name),
+            problem.clone(),
+        );
+    }
+    let wanted: Vec<_> = applying().map(|it| wanted_of(access, it)).collect();
+    if !wanted.is_empty() {
+        let who = match observed.pod {
+            Some(_) => "the pod needs",
+            None => "a pod would need",
+        };
+        return none(format!("{who}: {}", wanted.join("; or ")));
     }
     let near = shown.policies.iter().find(|it| it.is_near());
     if let Some(near) = near {
@@ -240,256 +336,4 @@ fn without_policy(observed: &Observed, access: &AccessRead, shown: &AccessShown)
             access.connector.name, observed.account
         ),
     )
-}
-
-/// The commands that would let the open checks of a policy pass.
-fn of_policy(
-    observed: &Observed,
-    access: &AccessRead,
-    policy: &PolicyShown,
-    found: &mut Vec<NextShown>,
-) {
-    let unreadable = ChecksValid::KindNotReadable.as_str();
-    if let Some(problem) = policy
-        .problem
-        .as_ref()
-        .filter(|it| it.starts_with(unreadable))
-    {
-        found.push(none(format!("ask {INSTALLER}: {problem}")));
-        return;
-    }
-    let mut read = access.policies.iter().flatten();
-    let read = read.find(|it| it.name == policy.name);
-    let judged = read.and_then(|it| it.judged.as_ref());
-    for check in &policy.checks {
-        if check.verdict == Some(AccessCheckReady::AccessCheckPassed) {
-            continue;
-        }
-        let mut reads = judged.iter().flat_map(|it| &it.checks);
-        let read = reads.find(|it| it.wanted.check == check.name);
-        found.extend(of_check(observed, access, policy, check, read));
-    }
-}
-
-fn of_check(
-    observed: &Observed,
-    access: &AccessRead,
-    policy: &PolicyShown,
-    check: &CheckShown,
-    read: Option<&CheckRead>,
-) -> Vec<NextShown> {
-    let namespace = &access.connector.namespace;
-    let edit = |effect: String| {
-        command(
-            administrator(namespace),
-            format!("kubectl -n {namespace} edit accesspolicy {}", policy.name),
-            effect,
-        )
-    };
-    let reason = check.reason.as_str();
-    if reason == UNREAD {
-        return vec![none(check.message.clone())];
-    }
-    if let Some(read) = read
-        && let Err(nothing) = &read.wanted.selection
-    {
-        return vec![match nothing {
-            SelectsNothing::NoLabel { pod, label, kind } => command(
-                "the owner of the pod",
-                format!(
-                    "kubectl -n {} label pod {pod} {}",
-                    observed.pod.as_ref().map_or("", |it| &it.name.namespace),
-                    shell(&format!("{label}=VALUE"))
-                ),
-                format!("with the value that the {kind} has; it takes effect at once"),
-            ),
-            SelectsNothing::Invalid(why) => {
-                edit(format!("correct its check {}: {why}", check.name))
-            }
-        }];
-    }
-    let is = |word: JudgeReason| reason == word.as_str();
-    let is_trouble = |word: CheckTrouble| reason == word.as_str();
-    if is_trouble(CheckTrouble::KindMissing) {
-        return vec![none(format!(
-            "install the software that defines {}, or correct objectRef of check {} in policy {}",
-            check.of, check.name, policy.name
-        ))];
-    }
-    let is_of_policy = is_trouble(CheckTrouble::KindNotNamespaced)
-        || is(JudgeReason::KindRefused)
-        || is(JudgeReason::ProofUnavailable)
-        || is(JudgeReason::ApproversUnsupported)
-        || is(JudgeReason::RegoFailed)
-        || is(JudgeReason::RegoLimit)
-        || is(JudgeReason::SelectorInvalid)
-        || is(JudgeReason::TemplateFailed);
-    if is_of_policy {
-        return vec![edit(format!(
-            "correct its check {}: {}",
-            check.name, check.message
-        ))];
-    }
-    if check.candidates.is_empty() {
-        return vec![nothing_found(observed, check, read)];
-    }
-    let open = check
-        .candidates
-        .iter()
-        .filter(|it| it.verdict != Some(AccessCheckReady::AccessCheckPassed));
-    open.map(|it| of_candidate(observed, check, it, read))
-        .collect()
-}
-
-/// A check that found nothing yet.
-fn nothing_found(observed: &Observed, check: &CheckShown, read: Option<&CheckRead>) -> NextShown {
-    let Some(kind) = read.map(|it| &it.wanted.kind) else {
-        return none(check.message.clone());
-    };
-    let labels = read.and_then(|it| it.wanted.selection.as_ref().ok());
-    let labels = labels.map(|it| it.labels.to_string()).unwrap_or_default();
-    let namespace = observed.pod.as_ref().map_or("", |it| &it.name.namespace);
-    let effect = if kind.kind == "ApprovalTask" {
-        "shows whether the run has come to its approval: Tekton creates it when the run gets there"
-            .to_owned()
-    } else {
-        format!(
-            "stays empty until a {} with these labels is created; then it is looked at",
-            kind.kind
-        )
-    };
-    command(
-        "",
-        format!(
-            "kubectl -n {namespace} get {} -l {}",
-            resource(observed, kind),
-            shell(&labels)
-        ),
-        effect,
-    )
-}
-
-fn resource(observed: &Observed, kind: &ObjectKind) -> String {
-    let known = observed.kinds.get(kind).map(|it| it.resource.clone());
-    known.unwrap_or_else(|| kind.kind.to_ascii_lowercase())
-}
-
-/// An object that does not pass.
-fn of_candidate(
-    observed: &Observed,
-    check: &CheckShown,
-    candidate: &CandidateShown,
-    read: Option<&CheckRead>,
-) -> NextShown {
-    let CandidateShown { kind, name, .. } = candidate;
-    let is = |word: JudgeReason| candidate.reason == word.as_str();
-    if kind == "ApprovalTask" {
-        return of_approval_task(candidate);
-    }
-    let (kind, has_module) = match read {
-        Some(read) => (read.wanted.kind.clone(), read.has_module),
-        None => return none(candidate.message.clone()),
-    };
-    let resource = resource(observed, &kind);
-    let who = match &candidate.writers {
-        Some(writers) if writers.is_empty() => "the software that writes its state".to_owned(),
-        Some(writers) => writers.join(", "),
-        None => format!(
-            "a user who may write {resource} in namespace {}",
-            name.namespace
-        ),
-    };
-    if is(JudgeReason::Rejected) {
-        return none(format!(
-            "{} {name} says no, which refuses the request for good",
-            kind.kind
-        ));
-    }
-    if has_module {
-        return command(
-            who,
-            format!(
-                "kubectl -n {} edit {resource} {}",
-                name.namespace,
-                shell(&name.name)
-            ),
-            format!(
-                "the Rego module of check {} decides by its fields: {}",
-                check.name, candidate.message
-            ),
-        );
-    }
-    let known = observed.kinds.get(&kind);
-    let subresource = if known.is_some_and(|it| it.has_status) {
-        " --subresource=status"
-    } else {
-        ""
-    };
-    command(
-        who,
-        format!(
-            "kubectl -n {} patch {resource} {}{subresource} --type=merge -p {}",
-            name.namespace,
-            shell(&name.name),
-            shell(r#"{"status":{"state":"approved"}}"#)
-        ),
-        format!("approves {} {name}", kind.kind),
-    )
-}
-
-/// An `ApprovalTask` that does not pass.
-fn of_approval_task(candidate: &CandidateShown) -> NextShown {
-    let CandidateShown { name, reason, .. } = candidate;
-    let is = |word: JudgeReason| reason == word.as_str();
-    if is(JudgeReason::Pending) {
-        let awaited: Vec<_> = candidate
-            .approvers
-            .iter()
-            .filter(|it| it.answer == ApproverWord::Awaited && it.counts)
-            .map(|it| {
-                if it.group {
-                    format!("a member of group {}", it.name)
-                } else {
-                    it.name.clone()
-                }
-            })
-            .collect();
-        if awaited.is_empty() && !candidate.approvers.is_empty() {
-            return none(
-                "no approver who still may answer counts for the policy: cancel the run, and start one that asks the policy's \
-                 approvers",
-            );
-        }
-        let who = if awaited.is_empty() {
-            "its approvers".to_owned()
-        } else {
-            awaited.join(", ")
-        };
-        return command(
-            who,
-            format!(
-                "tkn-approvaltask approve {} -n {}",
-                shell(&name.name),
-                name.namespace
-            ),
-            format!("approves ApprovalTask {name}"),
-        );
-    }
-    if is(JudgeReason::LineageIncomplete) {
-        return none(format!(
-            "nothing: Tekton's controllers write what is missing. {}",
-            candidate.message
-        ));
-    }
-    if is(JudgeReason::CreatorUnknown) || is(JudgeReason::QuorumNotMet) {
-        return none(format!("start a new run: {}", candidate.message));
-    }
-    let is_lineage = LineageReason::ALL.iter().any(|it| it.as_str() == reason);
-    if is_lineage {
-        return none(format!(
-            "nothing: this approval does not belong to the pod's run, or its run is over. {}",
-            candidate.message
-        ));
-    }
-    none(candidate.message.clone())
 }

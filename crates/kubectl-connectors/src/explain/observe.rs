@@ -5,26 +5,32 @@ use std::collections::BTreeMap;
 use std::slice;
 
 use connectors_api::access_policy::SubjectSpec;
+use connectors_api::access_request::Phase;
 use connectors_api::config::{CONFIG_MAP, Knowledge};
 use connectors_api::connector::Selectable;
-use connectors_api::labels::CONTEXT_OBJECT_UID;
-use connectors_api::pod_wish::{self, ConnectorKey};
+use connectors_api::labels::{ACCESS_REQUEST_UID, CONTEXT_OBJECT_UID};
+use connectors_api::names::CSI_DRIVER;
+use connectors_api::pod_grant::RequestFacts;
+use connectors_api::pod_wish::{self, ConnectorKey, OnRejected, VolumeAttributes};
 use connectors_api::policy_words::looks_at_account;
 use connectors_api::request_name::RequestIdentity;
 use connectors_api::request_order;
-use connectors_api::{AccessPolicy, AccessPolicySpec, AccessRequest, Permission};
+use connectors_api::{AccessPolicy, AccessPolicySpec, AccessRequest, AccessResource, Permission};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount, Volume};
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::core::ApiResource;
 use serde_json::Value;
 use service_kit::watches::{Labelled, Named, Plain};
 
+use super::ANY_VERB;
+use super::force::GrantRead;
 use super::seen::{AccessRead, Labels, Observed, PodRead, PolicyRead, text};
 use crate::reads::{ClusterReads, Found, ReadResult, ReviewOf, Strict};
 use crate::terms::NamespacedName;
 use crate::unread::{MissedRead, Presence, known};
 
-/// The verb of every mount.
-const ANY_VERB: &str = "*";
+/// The limit of RoleBindings of one request that are read. The controller writes one for each policy that grants.
+const MOST_BINDINGS: u32 = 128;
 /// The account of pods that name none.
 const DEFAULT_ACCOUNT: &str = "default";
 
@@ -48,6 +54,8 @@ impl From<MissedRead> for NothingToExplain {
 struct WantedAccess {
     connector: ConnectorKey,
     permission: Permission,
+    /// A volume with it asks for an error file in place of a mount that fails.
+    has_error_file: bool,
 }
 
 /// Observes a pod with all its connectors.
@@ -55,6 +63,7 @@ pub(super) async fn pod(
     reads: &ClusterReads,
     system_namespace: &str,
     name: NamespacedName,
+    verb: &str,
 ) -> Result<Observed, NothingToExplain> {
     let found = reads.object(&pods(), &name.namespace, &name.name).await?;
     let Some(Ok(object)) = found else {
@@ -68,7 +77,8 @@ pub(super) async fn pod(
         is_known: true,
         name,
     };
-    let observer = Observer::new(reads, system_namespace, account, Some(pod));
+    let mut observer = Observer::new(reads, system_namespace, account, Some(pod));
+    observer.verb = verb;
     Ok(observer.observe(wanted, problems).await)
 }
 
@@ -94,12 +104,13 @@ pub(super) async fn request(
     let context = &spec.context.object_ref;
     let account = NamespacedName::new(spec.subject_namespace(), &spec.subject.name);
     let pod_name = NamespacedName::new(&context.namespace, &context.name);
-    let wanted = WantedAccess {
+    let mut wanted = WantedAccess {
         connector: ConnectorKey {
             namespace: name.namespace,
             name: spec.connector_ref.name.clone(),
         },
         permission: spec.permission,
+        has_error_file: false,
     };
     let mut unread = Vec::new();
     let kind = pods();
@@ -113,6 +124,14 @@ pub(super) async fn request(
         is_known: found.is_some(),
         object: found.flatten().and_then(Result::ok).filter(is_same),
     };
+    let (of_pod, _) = match &pod.object {
+        Some(object) => self::wanted(object, &context.namespace),
+        None => Default::default(),
+    };
+    let mut of_pod = of_pod.iter();
+    let is_it =
+        |it: &&WantedAccess| it.connector == wanted.connector && it.permission == wanted.permission;
+    wanted.has_error_file = of_pod.find(is_it).is_some_and(|it| it.has_error_file);
     let mut observer = Observer::new(reads, system_namespace, account, Some(pod));
     observer.unread = unread;
     observer.request = Some(request);
@@ -130,6 +149,7 @@ pub(super) async fn connector(
     let wanted = WantedAccess {
         connector,
         permission,
+        has_error_file: false,
     };
     let observer = Observer::new(reads, system_namespace, account, None);
     observer.observe(vec![wanted], Vec::new()).await
@@ -149,13 +169,20 @@ fn wanted(pod: &Value, namespace: &str) -> (Vec<WantedAccess>, Vec<String>) {
         };
         match pod_wish::wanted(namespace, slice::from_ref(&volume)) {
             Ok(found) => {
+                let has_error_file = asks_for_error_file(namespace, &volume);
                 for (connector, permission) in found {
-                    let access = WantedAccess {
-                        connector,
-                        permission,
+                    let mut known = wanted.iter_mut();
+                    let is_it = |it: &&mut WantedAccess| {
+                        it.connector == connector && it.permission == permission
                     };
-                    if !wanted.contains(&access) {
-                        wanted.push(access);
+                    if let Some(known) = known.find(is_it) {
+                        known.has_error_file |= has_error_file;
+                    } else {
+                        wanted.push(WantedAccess {
+                            connector,
+                            permission,
+                            has_error_file,
+                        });
                     }
                 }
             }
@@ -163,6 +190,16 @@ fn wanted(pod: &Value, namespace: &str) -> (Vec<WantedAccess>, Vec<String>) {
         }
     }
     (wanted, problems)
+}
+
+/// True when a volume of a pod in this namespace holds an error file if the pod is refused.
+fn asks_for_error_file(namespace: &str, volume: &Volume) -> bool {
+    let csi = volume.csi.iter().filter(|it| it.driver == CSI_DRIVER);
+    csi.filter_map(|it| {
+        let attributes = it.volume_attributes.iter().flatten();
+        VolumeAttributes::parse(namespace, attributes).ok()
+    })
+    .any(|it| it.on_rejected == OnRejected::ErrorFile)
 }
 
 fn account_of(pod: &Value, namespace: &str) -> NamespacedName {
@@ -180,6 +217,8 @@ struct Observer<'a> {
     system_namespace: &'a str,
     account: NamespacedName,
     pod: Option<PodRead>,
+    /// The verb of the question.
+    verb: &'a str,
     /// The request that is asked about.
     request: Option<AccessRequest>,
     unread: Vec<MissedRead>,
@@ -203,6 +242,7 @@ impl<'a> Observer<'a> {
             system_namespace,
             account,
             pod,
+            verb: ANY_VERB,
             request: None,
             unread: Vec::new(),
         }
@@ -310,6 +350,7 @@ impl<'a> Observer<'a> {
         let WantedAccess {
             connector,
             permission,
+            has_error_file,
         } = wanted;
         let found = self
             .reads
@@ -321,7 +362,7 @@ impl<'a> Observer<'a> {
         let labels = Presence::of(found, &mut self.unread);
         let user = authz::User::service_account(&self.account.namespace, &self.account.name);
         let question = ReviewOf {
-            verb: ANY_VERB,
+            verb: self.verb,
             subresource: permission.as_str(),
             namespace: &connector.namespace,
             connector: &connector.name,
@@ -338,6 +379,12 @@ impl<'a> Observer<'a> {
         } else {
             Presence::Unread
         };
+        let grant = match request.there() {
+            Some(request) if request.phase() == Some(Phase::Granted) => {
+                Some(self.grant(request, &user, question).await)
+            }
+            Some(_) | None => None,
+        };
         let policies = namespace.and_then(|it| it.policies.as_ref());
         let policies = policies.map(|all| {
             let mut all: Vec<_> = all.iter().cloned().map(PolicyRead::of).collect();
@@ -347,10 +394,45 @@ impl<'a> Observer<'a> {
         AccessRead {
             connector,
             permission,
+            has_error_file,
             labels,
             standing,
             request,
+            grant,
             policies,
+        }
+    }
+
+    /// The objects behind the grant of a request, and the API server's answer to the question of its pod.
+    async fn grant(
+        &mut self,
+        request: &AccessRequest,
+        user: &authz::User,
+        question: ReviewOf<'_>,
+    ) -> GrantRead {
+        let labels = format!(
+            "{ACCESS_REQUEST_UID}={}",
+            RequestFacts::uid(request).unwrap_or_default()
+        );
+        let bindings =
+            self.reads
+                .first::<RoleBinding, Plain>(question.namespace, &labels, MOST_BINDINGS);
+        let bindings = bindings.await;
+        let (bindings, is_cut) = self.known(bindings).unzip();
+        let subresource = AccessResource::subresource_of_pod(
+            request.spec.permission,
+            &request.spec.context.object_ref.namespace,
+            request.pod_name(),
+        );
+        let review = ReviewOf {
+            subresource: &subresource,
+            ..question
+        };
+        let review = self.reads.may(user, review).await;
+        GrantRead {
+            bindings,
+            is_cut: is_cut.unwrap_or_default(),
+            allowed: self.known(review).map(|it| it.allowed),
         }
     }
 

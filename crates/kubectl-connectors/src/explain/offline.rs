@@ -76,10 +76,13 @@ pub async fn explain(
             labels: labels.map_or(Presence::Absent, |it| {
                 Presence::There(it.metadata.labels.unwrap_or_default())
             }),
-            standing: None,
+            // The policies tell the standing permission.
+            standing: Some((false, String::new())),
             request: Presence::Absent,
+            grant: None,
             policies: Some(world.policies(&connector.namespace)),
             permission,
+            has_error_file: false,
             connector,
         }],
         pod: Some(PodRead {
@@ -103,7 +106,9 @@ impl OfflineWorld {
             .filter(move |it| text(it, "/kind") == Some(kind))
     }
 
-    fn find(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
+    /// An object.
+    #[must_use]
+    pub fn find(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
         self.of_kind(kind).find(|it| {
             text(it, "/metadata/namespace").unwrap_or_default() == namespace
                 && text(it, "/metadata/name") == Some(name)
@@ -205,6 +210,7 @@ impl OfflineWorld {
             judgement: collect::judge(modules, question).await,
             checks,
             lacks_creators: false,
+            not_run: modules.not_run().map(str::to_owned),
         }
     }
 

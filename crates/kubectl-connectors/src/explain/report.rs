@@ -41,6 +41,8 @@ pub struct PodShown {
     pub uid: Option<String>,
     /// Where the pod stands.
     pub state: PodWord,
+    /// Whether it waits with the scheduling gate of this product, so that no node is chosen for it.
+    pub gated: bool,
 }
 
 /// Where a pod stands.
@@ -105,8 +107,10 @@ pub struct AccessShown {
 pub enum AccessWord {
     /// A standing permission.
     Standing,
-    /// The pod was granted access.
+    /// The pod was granted access, and the grant is in force.
     Granted,
+    /// The request says that access was granted, and the grant is not in force: the services refuse the pod.
+    NotInForce,
     /// Approvals are switched off, so the mount succeeds without access.
     NotGated,
     /// The pod runs with what it mounted before, and has no access now.

@@ -7,12 +7,13 @@ use connectors_api::config::Knowledge;
 use connectors_api::judge::{JudgeError, Judgement};
 use connectors_api::pod_wish::ConnectorKey;
 use connectors_api::wanted_objects::{CheckTrouble, WantedObjects};
-use connectors_api::{AccessPolicy, AccessRequest, Permission};
+use connectors_api::{AccessPolicy, AccessRequest, Permission, names};
 use jiff::Timestamp;
 use serde_json::Value;
 use service_kit::watches::Unreadable;
 
-use super::report::PodWord;
+use super::force::GrantRead;
+use super::report::{GatingWord, PodWord};
 use crate::reads::Found;
 use crate::terms::NamespacedName;
 use crate::unread::{MissedRead, Presence};
@@ -65,12 +66,16 @@ pub(super) struct AccessRead {
     pub(super) connector: ConnectorKey,
     /// The permission.
     pub(super) permission: Permission,
+    /// A volume with it asks for an error file in place of a mount that fails.
+    pub(super) has_error_file: bool,
     /// The labels of the connector.
     pub(super) labels: Presence<Labels>,
     /// Whether the account holds a standing permission, with the API server's reason; none if it could not be asked.
     pub(super) standing: Option<(bool, String)>,
     /// The request that decides.
     pub(super) request: Presence<Box<AccessRequest>>,
+    /// The objects behind its grant; none unless it says that access was granted.
+    pub(super) grant: Option<GrantRead>,
     /// The policies of the connector's namespace; none if they could not be read.
     pub(super) policies: Option<Vec<PolicyRead>>,
 }
@@ -132,6 +137,8 @@ pub(super) struct PolicyJudged {
     pub(super) judgement: Result<Judgement, JudgeError>,
     /// It is not known whether an admission rule keeps the creators of pipeline runs true.
     pub(super) lacks_creators: bool,
+    /// Why the modules of the checks could not be run on this machine.
+    pub(super) not_run: Option<String>,
 }
 
 /// The objects of one check.
@@ -187,6 +194,19 @@ pub(super) struct KindRead {
     pub(super) has_status: bool,
 }
 
+impl Observed {
+    /// Whether mounts wait.
+    #[must_use]
+    pub(super) fn gating(&self) -> GatingWord {
+        let config = self.settings.as_ref().and_then(Knowledge::config);
+        match config {
+            Some(config) if config.enabled => GatingWord::On,
+            Some(_) => GatingWord::Off,
+            None => GatingWord::Unknown,
+        }
+    }
+}
+
 impl PodRead {
     /// The state of the pod.
     #[must_use]
@@ -204,6 +224,15 @@ impl PodRead {
             Some("Running") => PodWord::Running,
             Some(_) | None => PodWord::Pending,
         }
+    }
+
+    /// True when the pod waits with the scheduling gate of this product.
+    #[must_use]
+    pub(super) fn is_gated(&self) -> bool {
+        let object = self.object.as_ref();
+        let gates = object.and_then(|it| it.pointer("/spec/schedulingGates")?.as_array());
+        let mut gates = gates.into_iter().flatten();
+        gates.any(|it| text(it, "/name") == Some(names::SCHEDULING_GATE))
     }
 }
 

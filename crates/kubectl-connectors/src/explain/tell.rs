@@ -1,12 +1,13 @@
 //! Converts what was read into an explanation. Pure: the time is an argument.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use connectors_api::access_request::{MatchedPolicy, Phase, PolicyGrant};
 use connectors_api::config::{DefaultRequesters, Knowledge};
+use connectors_api::pod_grant::RequestFacts as _;
 use connectors_api::policy_match::{Asker, WantedConnector};
 use connectors_api::policy_words::{CountedPolicy, PolicySight, PolicyWord, PolicyWordTold};
-use connectors_api::reason::{AccessCheckReady, Ready};
+use connectors_api::reason::AccessCheckReady;
 use connectors_api::{
     AccessPolicyCondition, AccessPolicySpec, AccessRequest, ConditionStatus, NamespaceKeys,
 };
@@ -14,15 +15,16 @@ use jiff::Timestamp;
 
 use super::checks;
 use super::ends;
+use super::force;
 use super::next;
 use super::report::{
-    AccessShown, AccessWord, Explanation, GatingWord, GrantShown, PodShown, PodWord, PolicyShown,
-    RequestShown, RuleShown, VerdictSource,
+    AccessShown, AccessWord, Explanation, GrantShown, PodShown, PolicyShown, RequestShown,
+    RuleShown, VerdictSource,
 };
 use super::seen::{AccessRead, Labels, Observed, PodRead, PolicyRead, text};
+use super::state;
 use crate::request_word::ready;
 use crate::terms::{NamespacedName, seconds};
-use crate::unread::Presence;
 
 /// The explanation, at this time.
 #[must_use]
@@ -31,7 +33,7 @@ pub(super) fn explain(observed: &Observed, now: Timestamp) -> Explanation {
     Explanation {
         pod: observed.pod.as_ref().map(pod),
         account: observed.account.clone(),
-        gating: gating(observed),
+        gating: observed.gating(),
         accesses: accesses.map(|it| access(observed, it, now)).collect(),
         problems: observed.problems.clone(),
     }
@@ -61,16 +63,12 @@ pub(super) fn to_judge(observed: &Observed) -> Vec<(usize, usize)> {
 }
 
 fn is_open(request: &AccessRequest) -> bool {
-    match phase(request) {
+    match request.phase() {
         None | Some(Phase::Pending) => true,
         Some(Phase::Granted | Phase::Rejected | Phase::Revoked | Phase::Invalid | Phase::Ended) => {
             false
         }
     }
-}
-
-fn phase(request: &AccessRequest) -> Option<Phase> {
-    request.status.as_ref().and_then(|it| it.phase)
 }
 
 /// The request's record of a policy.
@@ -80,21 +78,13 @@ fn matched<'a>(access: &'a AccessRead, uid: &str) -> Option<&'a MatchedPolicy> {
     policies.into_iter().find(|it| it.uid() == uid)
 }
 
-fn gating(observed: &Observed) -> GatingWord {
-    let config = observed.settings.as_ref().and_then(Knowledge::config);
-    match config {
-        Some(config) if config.enabled => GatingWord::On,
-        Some(_) => GatingWord::Off,
-        None => GatingWord::Unknown,
-    }
-}
-
 fn pod(pod: &PodRead) -> PodShown {
     PodShown {
         namespace: pod.name.namespace.clone(),
         name: pod.name.name.clone(),
         uid: pod.uid.clone(),
         state: pod.word(),
+        gated: pod.is_gated(),
     }
 }
 
@@ -152,7 +142,13 @@ fn counted(policy: &PolicyRead) -> Option<CountedPolicy<'_>> {
 fn access(observed: &Observed, access: &AccessRead, now: Timestamp) -> AccessShown {
     let policies = policies(observed, access);
     let request = access.request.there().map(Box::as_ref);
-    let (state, because) = state(observed, access, &policies);
+    let force = request
+        .filter(|it| it.phase() == Some(Phase::Granted))
+        .map(|it| {
+            let pod = observed.pod.as_ref().map_or("", |it| &it.name.name);
+            force::of(access.grant.as_ref(), it, pod, now)
+        });
+    let (state, because) = state::of(observed, access, &policies, force);
     let since = since(observed, request, state);
     let mut shown = AccessShown {
         connector: NamespacedName::new(&access.connector.namespace, &access.connector.name),
@@ -167,7 +163,7 @@ fn access(observed: &Observed, access: &AccessRead, now: Timestamp) -> AccessSho
         next: Vec::new(),
     };
     shown.ends = ends::of(access, &shown);
-    shown.next = next::of(observed, access, &shown);
+    shown.next = next::of(observed, access, &shown, force);
     shown
 }
 
@@ -191,6 +187,7 @@ fn since(
         AccessWord::Refused | AccessWord::Ended => status?.ended_at,
         AccessWord::Waits => request.and_then(created).or_else(of_pod),
         AccessWord::Standing
+        | AccessWord::NotInForce
         | AccessWord::NotGated
         | AccessWord::Kept
         | AccessWord::CouldAsk
@@ -203,7 +200,7 @@ fn request(request: &AccessRequest) -> RequestShown {
     let ready = ready(request);
     RequestShown {
         name: request.metadata.name.clone().unwrap_or_default(),
-        phase: phase(request),
+        phase: request.phase(),
         reason: ready.and_then(|(word, _)| word),
         message: ready.map_or_else(String::new, |(_, message)| message.to_owned()),
         created: request.metadata.creation_timestamp.as_ref().map(|it| it.0),
@@ -340,161 +337,5 @@ fn grant_shown(grant: &PolicyGrant) -> GrantShown {
         granted: grant.granted_at,
         expires: grant.expires_at,
         ended: grant.ended_at,
-    }
-}
-
-/// Whether there is access, and why. The first that applies decides.
-fn state(
-    observed: &Observed,
-    access: &AccessRead,
-    policies: &[PolicyShown],
-) -> (AccessWord, String) {
-    let request = access.request.there().map(Box::as_ref);
-    let connector = &access.connector;
-    if let Some((true, reason)) = &access.standing {
-        let account = &observed.account;
-        let why = if reason.is_empty() { "" } else { ": " };
-        let because = format!("ServiceAccount {account} holds a standing permission{why}{reason}");
-        return (AccessWord::Standing, because);
-    }
-    if let Some(request) = request
-        && let Some(phase) = phase(request)
-    {
-        let message = ready(request).map_or("", |(_, message)| message).to_owned();
-        match phase {
-            Phase::Granted => return (AccessWord::Granted, message),
-            Phase::Rejected | Phase::Revoked | Phase::Invalid => {
-                return (AccessWord::Refused, message);
-            }
-            Phase::Ended => return (AccessWord::Ended, message),
-            Phase::Pending => {}
-        }
-    }
-    if request.is_none()
-        && let Some(over) = observed.pod.as_ref().and_then(over)
-    {
-        return over;
-    }
-    if gating(observed) == GatingWord::Off {
-        let because = "approvals are switched off: mounts do not wait, and nothing new is granted";
-        return (AccessWord::NotGated, because.to_owned());
-    }
-    if access.labels == Presence::Absent {
-        let because = format!("there is no connector {connector}");
-        return (without_request(observed, false), because);
-    }
-    if access.policies.is_none() && request.is_none() {
-        let because = "neither the policies nor the request could be read".to_owned();
-        return (AccessWord::Unknown, because);
-    }
-    let applying: Vec<_> = policies
-        .iter()
-        .filter(|it| it.applies == PolicyWord::Yes && it.grant.is_none())
-        .collect();
-    let because = because(access, request, &applying, policies);
-    (without_request(observed, !applying.is_empty()), because)
-}
-
-/// The state of a pod without a request that does not wait any more.
-fn over(pod: &PodRead) -> Option<(AccessWord, String)> {
-    let name = &pod.name;
-    let (state, because) = match pod.word() {
-        PodWord::Finished => (AccessWord::Ended, format!("pod {name} ran to its end")),
-        PodWord::Gone => (AccessWord::Ended, format!("pod {name} is gone")),
-        PodWord::Terminating => (AccessWord::Ended, format!("pod {name} is being deleted")),
-        PodWord::Running => {
-            let because = format!(
-                "pod {name} runs and has no access now: it mounted the connector while approvals were switched off, or by \
-                 a permission that is gone"
-            );
-            (AccessWord::Kept, because)
-        }
-        PodWord::Pending | PodWord::Unknown => return None,
-    };
-    Some((state, because))
-}
-
-/// A pod waits. Without a pod it is only known whether one could ask.
-fn without_request(observed: &Observed, could: bool) -> AccessWord {
-    match (&observed.pod, could) {
-        (Some(_), _) => AccessWord::Waits,
-        (None, true) => AccessWord::CouldAsk,
-        (None, false) => AccessWord::CannotAsk,
-    }
-}
-
-/// The aim of a wait. A sentence of a judgement made now precedes that of the request, which may be older. It does
-/// not precede it where the request waits for something else than its checks.
-fn because(
-    access: &AccessRead,
-    request: Option<&AccessRequest>,
-    applying: &[&PolicyShown],
-    policies: &[PolicyShown],
-) -> String {
-    let ready = request.and_then(ready);
-    let is_about_checks = matches!(
-        ready,
-        None | Some((
-            None | Some(
-                Ready::ChecksPending
-                    | Ready::ChecksFailed
-                    | Ready::NoAccessPolicy
-                    | Ready::ConnectorNotFound
-            ),
-            _
-        ))
-    );
-    if let Some((_, message)) = ready
-        && !is_about_checks
-    {
-        return message.to_owned();
-    }
-    if applying.is_empty() && access.policies.is_some() {
-        let near = policies.iter().filter(|it| it.is_near()).count();
-        let connector = &access.connector;
-        return match near {
-            0 => format!(
-                "no policy of namespace {} is about {connector}",
-                connector.namespace
-            ),
-            near => format!(
-                "no policy of namespace {} applies; {near} of them nearly do",
-                connector.namespace
-            ),
-        };
-    }
-    let mut said = BTreeMap::new();
-    for policy in applying {
-        let open = policy
-            .checks
-            .iter()
-            .find(|it| it.verdict != Some(AccessCheckReady::AccessCheckPassed));
-        if let Some(check) = open
-            && policy.source == Some(VerdictSource::Live)
-        {
-            let message = format!("check {}: {}", check.name, check.message);
-            said.insert(policy.name.as_str(), message);
-        }
-    }
-    match (said.len(), ready) {
-        (0, Some((_, message))) => message.to_owned(),
-        (0, None)
-            if applying
-                .iter()
-                .any(|it| it.source == Some(VerdictSource::Live)) =>
-        {
-            "every check of a policy passes; the request-controller has not granted access yet"
-                .to_owned()
-        }
-        (0, None) => "its checks could not be looked at".to_owned(),
-        (1, _) => {
-            let told = said.iter().map(|(name, it)| format!("policy {name}: {it}"));
-            told.collect()
-        }
-        (_, _) => {
-            let told = said.iter().map(|(name, it)| format!("policy {name}: {it}"));
-            let told: Vec<_> = told.collect();
-            format!("one of these suffices: {}", told.join("; or "))
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use connectors_api::access_request::GrantState;
+use connectors_api::names::SCHEDULING_GATE;
 use connectors_api::policy_words::PolicyWord;
 use connectors_api::reason::AccessCheckReady;
 use jiff::Timestamp;
@@ -41,6 +42,12 @@ pub fn text(explanation: &Explanation, now: Timestamp, colours: Colours) -> Stri
         "",
         &[(Tone::Plain, &who), (Tone::Dim, state.unwrap_or_default())],
     );
+    if pod.as_ref().is_some_and(|it| it.gated) {
+        let gated = format!(
+            "it waits with the scheduling gate {SCHEDULING_GATE}: no node is chosen for it yet"
+        );
+        tree.line("", &[(Tone::Open, &gated)]);
+    }
     if *gating == GatingWord::Off {
         let off = "approvals are switched off in this installation: mounts do not wait";
         tree.line("", &[(Tone::Open, off)]);
@@ -80,6 +87,7 @@ pub fn access_word(word: AccessWord) -> (Tone, &'static str) {
     match word {
         AccessWord::Standing => (Tone::Good, "has access, always"),
         AccessWord::Granted => (Tone::Good, "has access"),
+        AccessWord::NotInForce => (Tone::Bad, "has no access, though it was granted"),
         AccessWord::NotGated => (Tone::Good, "mounts without access"),
         AccessWord::Kept => (Tone::Open, "keeps its volume, has no access"),
         AccessWord::Waits => (Tone::Open, "waits"),

@@ -1,5 +1,8 @@
 //! The comparison of an answer with what is expected of it.
 
+use std::collections::BTreeSet;
+
+use connectors_api::names::CONNECTORS;
 use connectors_api::policy_words::PolicyWord;
 use connectors_api::reason::AccessCheckReady;
 
@@ -38,40 +41,100 @@ impl Differences {
     }
 }
 
-/// The result for the access, from the results of its policies.
+/// The question of the pod's mount.
+#[derive(Clone, Debug)]
+pub struct MountQuestion {
+    /// The connector is there.
+    pub has_connector: bool,
+    /// The resource of the standing form, and that of the form of the pod.
+    pub forms: [String; 2],
+    /// The policies whose standing permission covers the mount.
+    pub standing: BTreeSet<String>,
+}
+
+/// True when a rule with these verbs and resources covers a mount, which asks for verb `*`.
+pub fn covers_mount<'a>(
+    verbs: impl IntoIterator<Item = &'a str>,
+    resources: impl IntoIterator<Item = &'a str>,
+    forms: &[String],
+) -> bool {
+    let is_form = |resource: &str| {
+        let of_any_kind = resource.strip_prefix("*/");
+        let of_any_kind = of_any_kind.map(|it| format!("{CONNECTORS}/{it}"));
+        resource == "*"
+            || forms
+                .iter()
+                .any(|it| it == resource || Some(it) == of_any_kind.as_ref())
+    };
+    verbs.into_iter().any(|it| it == "*") && resources.into_iter().any(is_form)
+}
+
+/// The result for the access, from the results of its policies, and why where the rules decide it.
 #[must_use]
-pub fn access_of(policies: &[PolicyShown]) -> AccessExpected {
-    if policies.iter().any(|it| it.standing == PolicyWord::Yes) {
-        return AccessExpected::Standing;
+pub fn access_of(
+    policies: &[PolicyShown],
+    mount: &MountQuestion,
+) -> (AccessExpected, Option<String>) {
+    if !mount.has_connector {
+        return (AccessExpected::Waits, None);
     }
-    let applying = policies.iter().filter(|it| it.applies == PolicyWord::Yes);
-    let verdicts: Vec<_> = applying.map(|it| it.verdict).collect();
-    let is = |wanted| move |it: &Option<AccessCheckReady>| *it == Some(wanted);
-    if verdicts.is_empty() {
-        AccessExpected::NoPolicy
-    } else if verdicts.iter().any(is(AccessCheckReady::AccessCheckPassed)) {
-        AccessExpected::Granted
-    } else if verdicts
+    let holds = |it: &&PolicyShown| it.standing == PolicyWord::Yes;
+    if policies
         .iter()
-        .all(is(AccessCheckReady::AccessCheckRejected))
+        .filter(holds)
+        .any(|it| mount.standing.contains(&it.name))
     {
-        AccessExpected::Refused
+        return (AccessExpected::Standing, None);
+    }
+    let opens = |policy: &&PolicyShown| {
+        policy.rules.iter().any(|rule| {
+            let verbs = rule.verbs.iter().map(String::as_str);
+            covers_mount(
+                verbs,
+                rule.resources.iter().map(String::as_str),
+                &mount.forms,
+            )
+        })
+    };
+    let no_mount = |policy: &PolicyShown| {
+        let [_, form] = &mount.forms;
+        format!(
+            "the rules of policy {} open no mount: a mount asks for verb `*` on {form}",
+            policy.name
+        )
+    };
+    let applying = || policies.iter().filter(|it| it.applies == PolicyWord::Yes);
+    let is = |wanted| move |it: &&PolicyShown| it.verdict == Some(wanted);
+    let passed = || applying().filter(is(AccessCheckReady::AccessCheckPassed));
+    if passed().any(|it| opens(&it)) {
+        (AccessExpected::Granted, None)
+    } else if let Some(policy) = passed().next() {
+        (AccessExpected::Waits, Some(no_mount(policy)))
+    } else if applying().next().is_none() {
+        let standing = policies.iter().find(holds);
+        (AccessExpected::NoPolicy, standing.map(no_mount))
+    } else if applying().all(|it| is(AccessCheckReady::AccessCheckRejected)(&it)) {
+        (AccessExpected::Refused, None)
     } else {
-        AccessExpected::Waits
+        (AccessExpected::Waits, None)
     }
 }
 
 /// Every difference between an answer and what is expected of it.
 #[must_use]
-pub fn differences(expected: &Expectation, found: &AccessShown) -> Vec<FieldDifference> {
+pub fn differences(
+    expected: &Expectation,
+    found: &AccessShown,
+    mount: &MountQuestion,
+) -> Vec<FieldDifference> {
     let mut differences = Differences(Vec::new());
     let Expectation { access, policies } = expected;
-    let is = access_of(&found.policies);
+    let (is, because) = access_of(&found.policies, mount);
     differences.same(
         "expect.access",
         access.map(AccessExpected::as_str),
         is.as_str(),
-        &found.because,
+        because.as_ref().unwrap_or(&found.because),
     );
     for (name, expected) in policies {
         let at = format!("expect.policies.{name}");

@@ -1,11 +1,13 @@
 //! The tests of directories.
 
+use connectors_api::names::CONNECTORS;
 use connectors_api::pod_wish::{self, ConnectorKey};
+use connectors_api::{AccessResource, Permission};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::cases::{self, WrittenCase, WrittenTest};
-use super::compare;
+use super::compare::{self, MountQuestion};
 use super::report::{CaseDifference, CaseReport, TestProblem, TestReport};
 use crate::explain::offline::{self, OfflineQuestion, OfflineWorld};
 use crate::files::ObjectFile;
@@ -168,6 +170,7 @@ async fn one(
     let namespace = text(&pod, "/metadata/namespace").to_owned();
     let connector: ConnectorKey = pod_wish::connector(&namespace, &case.connector)
         .map_err(|error| ("connector".to_owned(), error.to_string()))?;
+    let mount = mount(&world, &pod, &connector, case.permission);
     let question = OfflineQuestion {
         pod,
         connector,
@@ -175,7 +178,49 @@ async fn one(
     };
     let explanation = offline::explain(&world, question, modules, now).await;
     let access = explanation.accesses.first();
-    Ok(access.map_or_else(Vec::new, |it| compare::differences(&case.expect, it)))
+    Ok(access.map_or_else(Vec::new, |it| {
+        compare::differences(&case.expect, it, &mount)
+    }))
+}
+
+/// The question of the mount of a connector.
+fn mount(
+    world: &OfflineWorld,
+    pod: &Value,
+    connector: &ConnectorKey,
+    permission: Permission,
+) -> MountQuestion {
+    let ConnectorKey { namespace, name } = connector;
+    let of_pod = AccessResource::subresource_of_pod(
+        permission,
+        text(pod, "/metadata/namespace"),
+        text(pod, "/metadata/name"),
+    );
+    let forms = [permission.as_str(), of_pod.as_str()].map(|it| format!("{CONNECTORS}/{it}"));
+    let [standing_form, _] = &forms;
+    let is_standing = |policy: &&Value| {
+        let rules = policy.pointer("/spec/defaultPermission/roleTemplate/rules");
+        let mut rules = rules.and_then(Value::as_array).into_iter().flatten();
+        rules.any(|rule| {
+            let words = |field: &str| {
+                let words = rule.get(field).and_then(Value::as_array);
+                words.into_iter().flatten().filter_map(Value::as_str)
+            };
+            let form = std::slice::from_ref(standing_form);
+            compare::covers_mount(words("verbs"), words("resources"), form)
+        })
+    };
+    let policies = world.objects.iter().filter(|it| {
+        text(it, "/kind") == "AccessPolicy" && text(it, "/metadata/namespace") == namespace
+    });
+    let standing = policies.filter(is_standing);
+    MountQuestion {
+        has_connector: world.find("Connector", namespace, name).is_some(),
+        standing: standing
+            .map(|it| text(it, "/metadata/name").to_owned())
+            .collect(),
+        forms,
+    }
 }
 
 fn pod(world: &OfflineWorld, written: &Value) -> Result<Value, String> {

@@ -33,6 +33,8 @@ fn now() -> Timestamp {
 
 pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
+    /// The program that runs Rego.
+    pub(crate) program: PathBuf,
 }
 
 fn kind(group: &str, version: &str, kind: &str, plural: &str) -> Kind {
@@ -139,7 +141,10 @@ impl Cluster {
             kind.namespaced = !group.ends_with("k8s.io") && name != "Freeze";
             server.register(kind);
         }
-        let cluster = Self { server };
+        let cluster = Self {
+            server,
+            program: PathBuf::from(env!("CARGO_BIN_EXE_kubectl-connectors")),
+        };
         for name in ["connectors-system", "payments", "team-a"] {
             cluster
                 .put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
@@ -257,9 +262,10 @@ impl Cluster {
         let connection = Connection {
             client: self.server.client(caller),
             namespace: common.namespace.clone().unwrap_or("default".to_owned()),
+            user: None,
         };
         let place = RunPlace {
-            modules: Modules::of(PathBuf::from(env!("CARGO_BIN_EXE_kubectl-connectors"))),
+            modules: Modules::of(self.program.clone()),
             colours,
             now,
             print,

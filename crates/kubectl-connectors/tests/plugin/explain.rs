@@ -73,6 +73,53 @@ pod team-a/build-1 (team-a/builder)  has not started
     assert_eq!((outcome.errors.as_str(), outcome.exit.code()), ("", 1));
 }
 
+/// Without a pod no check is judged.
+#[tokio::test]
+async fn a_question_without_a_pod_names_the_checks_and_promises_nothing() {
+    let cluster = Cluster::waiting();
+    cluster.put(change("chg-42", Some("approved")));
+    let target = [
+        "explain",
+        "connector/prod-harbor",
+        "-n",
+        "payments",
+        "--as-account",
+    ];
+    let args = |account| target.iter().copied().chain([account]).collect::<Vec<_>>();
+    let outcome = cluster.run(&args("team-a/builder")).await;
+    for told in [
+        "could ask, and would wait",
+        "the checks of approved-changes decide, and were not looked at",
+        "a pod would need: policy approved-changes: check change (ChangeRequest)",
+    ] {
+        assert!(outcome.output.contains(told), "{told}: {}", outcome.output);
+    }
+    assert!(
+        !outcome.output.contains("every check passes"),
+        "{}",
+        outcome.output
+    );
+    assert_eq!(outcome.exit.code(), 1);
+    let other = cluster.run(&args("team-a/other")).await;
+    assert!(other.output.contains("could not ask"), "{}", other.output);
+}
+
+#[tokio::test]
+async fn a_pod_that_waits_with_the_scheduling_gate_says_so() {
+    let cluster = Cluster::waiting();
+    let gated = |explained: &Value| explained["pod"]["gated"].clone();
+    assert_eq!(gated(&cluster.explained().await), false);
+    for (gate, is_ours) in [
+        ("connectors.alauda.io/approval", true),
+        ("other/gate", false),
+    ] {
+        cluster.server.change("pods", "team-a", "build-1", |it| {
+            it["spec"]["schedulingGates"] = json!([{"name": gate}]);
+        });
+        assert_eq!(gated(&cluster.explained().await), is_ours, "{gate}");
+    }
+}
+
 #[tokio::test]
 async fn a_pod_without_connectors_waits_for_nothing() {
     let cluster = Cluster::new();
@@ -192,27 +239,30 @@ async fn a_module_is_run_as_the_services_run_it() {
     );
 }
 
+/// A machine that starts no worker says nothing about the policy.
+#[tokio::test]
+async fn a_module_that_this_machine_cannot_run_makes_no_answer_and_no_edit() {
+    let mut cluster = Cluster::waiting();
+    cluster.program = "/no/such/program".into();
+    cluster.put(change("chg-42", None));
+    cluster.policy(|it| {
+        let check = &mut it["spec"]["checkGrantedPermission"]["spec"]["checks"][0];
+        check["state"] = json!({"rego": "package approval\noutput := {\"state\": \"approved\"}"});
+    });
+    let outcome = cluster.run(&["explain", "build-1", "-n", "team-a"]).await;
+    let told = "this machine could not run Rego";
+    assert!(outcome.output.contains(told), "{}", outcome.output);
+    assert_eq!(outcome.exit.code(), 3, "{outcome:?}");
+    let explained = cluster.explained().await;
+    assert_eq!(access(&explained)["policies"][0].get("verdict"), None);
+    assert_eq!(commands(&explained), Vec::<&str>::new());
+}
+
 #[tokio::test]
 async fn a_grant_says_who_approved_since_when_and_what_ends_it() {
     let cluster = Cluster::waiting();
     let request = cluster.server.list("accessrequests")[0]["metadata"]["name"].clone();
-    let request = request.as_str().unwrap();
-    cluster.say(
-        request,
-        "Granted",
-        "Granted",
-        "granted by policy approved-changes, approved by alice",
-    );
-    let kept = policy("approved-changes", "payments");
-    cluster.server.change("accessrequests", "payments", request, |it| {
-        it["status"]["grantedAt"] = after(2).into();
-        it["status"]["policies"] = json!([{
-            "policy": kept,
-            "checkRefs": [{"name": "change", "ref": {"apiVersion": "itsm.example.com/v1", "kind": "ChangeRequest",
-                "namespace": "team-a", "name": "chg-42"}, "status": {"state": "approved", "approvedBy": ["alice"]}}],
-            "grant": {"state": "Granted", "grantedAt": after(2), "expiresAt": after(242)},
-        }]);
-    });
+    cluster.grant("build-1", request.as_str().unwrap());
     let explained = cluster.explained().await;
     let access = access(&explained);
     assert_eq!(access["state"], "Granted", "{explained:#}");

@@ -13,15 +13,21 @@ impl Cluster {
     /// The pod has a grant of the policy, with Role and `RoleBinding`. Returns the request.
     pub(crate) fn granted(&self, pod: &str) -> String {
         let request = self.request(pod);
+        self.grant(pod, &request);
+        request
+    }
+
+    /// The same for a request that is there.
+    pub(crate) fn grant(&self, pod: &str, request: &str) {
         self.say(
-            &request,
+            request,
             "Granted",
             "Granted",
             "granted by policy approved-changes, approved by alice",
         );
         let kept = policy("approved-changes", "payments");
         self.server
-            .change("accessrequests", "payments", &request, |it| {
+            .change("accessrequests", "payments", request, |it| {
                 it["status"]["grantedAt"] = after(2).into();
                 it["status"]["policies"] = json!([{
                     "policy": kept,
@@ -32,7 +38,6 @@ impl Cluster {
                 }]);
             });
         self.bind(pod, &format!("uid-{request}"), "uid-approved-changes");
-        request
     }
 
     pub(crate) fn bind(&self, pod: &str, request_uid: &str, policy_uid: &str) {
@@ -309,6 +314,41 @@ async fn a_grant_without_its_binding_is_no_yes() {
     assert_eq!(can(&cluster, &["--pod", "team-a/build-1"]).await.1, 1);
 }
 
+/// The services refuse a pod whose time is over, also while the controller is down.
+#[tokio::test]
+async fn a_grant_past_its_end_is_no_yes() {
+    let cluster = Cluster::new();
+    cluster.put(pod("build-1"));
+    let request = cluster.granted("build-1");
+    let change = |field: &str, value: Value| {
+        cluster
+            .server
+            .change("accessrequests", "payments", &request, |it| {
+                *it.pointer_mut("/status/policies/0/grant").unwrap() =
+                    json!({"state": "Granted", "grantedAt": after(2), field: value});
+            });
+    };
+    change("expiresAt", after(5).into());
+    assert_eq!(can(&cluster, &["--pod", "team-a/build-1"]).await.1, 1);
+    change("expiresAt", after(242).into());
+    assert_eq!(can(&cluster, &["--pod", "team-a/build-1"]).await.1, 0);
+}
+
+#[tokio::test]
+async fn a_pod_is_asked_about_with_the_verb_of_the_question() {
+    let cluster = Cluster::new();
+    cluster.put(pod("build-1"));
+    cluster.granted("build-1");
+    cluster
+        .server
+        .change("roles", "payments", "car-build-1", |it| {
+            it["rules"][0]["verbs"] = json!(["get"]);
+        });
+    let get = ["--pod", "team-a/build-1", "--verb", "get"];
+    assert_eq!(can(&cluster, &get).await.1, 0);
+    assert_eq!(can(&cluster, &get[..2]).await.1, 1, "a mount asks for *");
+}
+
 #[tokio::test]
 async fn a_question_that_may_not_be_asked_has_an_exit_code_of_its_own() {
     let cluster = Cluster::waiting();
@@ -326,6 +366,86 @@ async fn a_question_that_may_not_be_asked_has_an_exit_code_of_its_own() {
     let outcome = cluster.run_as(&dev, &args).await;
     assert!(outcome.output.starts_with("not known\n"), "{outcome:?}");
     assert_eq!(outcome.exit.code(), 3);
+}
+
+/// Scripts must not take the part of an answer for the whole.
+#[tokio::test]
+async fn a_list_that_is_not_whole_has_the_exit_code_of_what_is_not_known() {
+    let cluster = Cluster::new();
+    cluster.put(pod("build-1"));
+    cluster.granted("build-1");
+    let mut reader = Caller::admin();
+    let grants = ["grants", "-n", "payments"];
+    let who_can = ["who-can", "payments/prod-harbor"];
+    for args in [&grants[..], &who_can] {
+        assert_eq!(
+            cluster.run_as(&reader, args).await.exit.code(),
+            0,
+            "{args:?}"
+        );
+    }
+    reader.user = "reader".to_owned();
+    reader.groups = vec!["system:authenticated".to_owned()];
+    cluster.put(json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "reader", "namespace": "payments"},
+        "rules": [{"apiGroups": ["connectors.alauda.io"], "resources": ["*"], "verbs": ["get", "list"]}],
+    }));
+    cluster.put(json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "reader", "namespace": "payments"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        "subjects": [{"kind": "User", "name": "reader"}],
+    }));
+    for args in [&grants[..], &who_can] {
+        let outcome = cluster.run_as(&reader, args).await;
+        assert_eq!(outcome.exit.code(), 3, "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connector_that_is_not_there_is_told_and_answers_nothing() {
+    let cluster = Cluster::new();
+    for args in [
+        &["who-can", "payments/harbour"][..],
+        &["can-i", "payments/harbour"],
+    ] {
+        let outcome = cluster.run(args).await;
+        assert_eq!((outcome.output.as_str(), outcome.exit.code()), ("", 3));
+        let told = "there is no connector payments/harbour";
+        assert!(outcome.errors.contains(told), "{outcome:?}");
+    }
+}
+
+/// The lists of bindings and of requests are not of one moment.
+#[tokio::test]
+async fn only_an_old_binding_whose_request_does_not_exist_belongs_to_none() {
+    let cluster = Cluster::new();
+    cluster.put(pod("build-1"));
+    let request = cluster.granted("build-1");
+    let orphans = async || {
+        let listed = cluster.json(&["grants", "-A"]).await;
+        listed["orphans"].as_array().map_or(0, Vec::len)
+    };
+    cluster
+        .server
+        .change("accessrequests", "payments", &request, |it| {
+            it["status"]["phase"] = "Ended".into();
+            it["status"]["policies"][0]["grant"]["state"] = "Ended".into();
+        });
+    assert_eq!(orphans().await, 0, "the controller deletes it");
+    cluster.bind("build-9", "uid-of-nothing", "uid-approved-changes");
+    let created = |at: String| {
+        cluster
+            .server
+            .change("rolebindings", "payments", "car-build-9", |it| {
+                it["metadata"]["creationTimestamp"] = at.into();
+            });
+    };
+    created("2026-03-01T10:11:30Z".to_owned());
+    assert_eq!(orphans().await, 0, "its request may be newer than the list");
+    created(after(10));
+    assert_eq!(orphans().await, 1);
 }
 
 #[tokio::test]

@@ -185,14 +185,18 @@ async fn a_warning_fails_only_where_it_shall() {
     assert_eq!(offline(&["lint", "--strict", file]).await.exit.code(), 1);
 }
 
+fn connector() -> Value {
+    json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "Connector",
+        "metadata": {"name": "prod-harbor", "namespace": "payments"}, "spec": {"connectorClassName": "oci"},
+    })
+}
+
 fn world() -> String {
     documents(&[
         policy("approved-changes", "payments"),
         pod("build-1"),
-        json!({
-            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "Connector",
-            "metadata": {"name": "prod-harbor", "namespace": "payments"}, "spec": {"connectorClassName": "oci"},
-        }),
+        connector(),
     ])
 }
 
@@ -384,16 +388,92 @@ cases:
   expect: {access: Waits}
 ";
     let place = directory(&[
-        ("world.yaml", documents(&[gated, pod("build-1"), approval])),
+        (
+            "world.yaml",
+            documents(&[gated, pod("build-1"), approval, connector()]),
+        ),
         ("test.yaml", test.to_owned()),
     ]);
-    // The connector is missing here: whether a policy applies depends on its name alone.
     let outcome = offline(&["test", place.path().to_str().unwrap()]).await;
     assert!(
         outcome.output.ends_with("2 passed, 0 failed\n"),
         "{}",
         outcome.output
     );
+}
+
+/// In a cluster the request of a missing connector waits, and rules that cover no mount open none.
+#[tokio::test]
+async fn a_missing_connector_and_rules_that_cover_no_mount_give_no_access() {
+    let rule = |resource: &str, verb: &str| json!({"apiGroups": ["connectors.alauda.io"], "resources": [resource], "verbs": [verb]});
+    let of_pod = "connectors/apis/v1/pod/{.object.metadata.namespace}/{.object.metadata.name}";
+    let standing = |name: &str, verb: &str| {
+        let mut policy = policy(name, "payments");
+        policy["spec"] = json!({
+            "connector": {"names": ["prod-harbor"]},
+            "defaultPermission": {
+                "roleTemplate": {"rules": [rule("connectors/apis", verb)]},
+                "bindingTemplate": {"subjects": [{"kind": "ServiceAccount", "namespace": "team-a", "name": "builder"}]},
+            },
+        });
+        policy
+    };
+    let granting = |rule: Value| {
+        let mut policy = policy("approved-changes", "payments");
+        let permissions = &mut policy["spec"]["checkGrantedPermission"]["spec"]["permissions"];
+        permissions["roleTemplate"]["rules"] = json!([rule]);
+        policy
+    };
+    let approval = || change("chg-42", Some("approved"));
+    for (access, objects) in [
+        (
+            "Granted",
+            vec![granting(rule(of_pod, "*")), approval(), connector()],
+        ),
+        ("Waits", vec![granting(rule(of_pod, "*")), approval()]),
+        (
+            "Waits",
+            vec![granting(rule(of_pod, "get")), approval(), connector()],
+        ),
+        ("Standing", vec![standing("always", "*"), connector()]),
+        ("Waits", vec![standing("always", "*")]),
+        ("NoPolicy", vec![standing("always", "get"), connector()]),
+    ] {
+        let test = format!(
+            "apiVersion: cli.connectors.alauda.io/v1\nkind: PolicyTest\ncases:\n- {{name: x, pod: team-a/build-1, \
+             connector: payments/prod-harbor, expect: {{access: {access}}}}}\n"
+        );
+        let objects: Vec<_> = objects.into_iter().chain([pod("build-1")]).collect();
+        let place = directory(&[("world.yaml", documents(&objects)), ("test.yaml", test)]);
+        let outcome = offline(&["test", place.path().to_str().unwrap()]).await;
+        assert!(
+            outcome.output.ends_with("1 passed, 0 failed\n"),
+            "{access}: {}",
+            outcome.output
+        );
+    }
+}
+
+/// Directories of manifests have other objects too.
+#[tokio::test]
+async fn lint_finds_policies_in_lists_and_needs_one_policy_in_all_files() {
+    let mut wrong = policy("p", "payments");
+    wrong["spec"]["conector"] = json!({});
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [connector(), wrong]});
+    let place = directory(&[
+        ("list.yaml", documents(&[list])),
+        ("other.yaml", documents(&[connector()])),
+    ]);
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let outcome = offline(&["lint", &path("list.yaml"), &path("other.yaml")]).await;
+    assert!(outcome.output.contains("spec.conector"), "{outcome:?}");
+    assert_eq!(outcome.exit.code(), 1, "{outcome:?}");
+    let outcome = offline(&["lint", &path("other.yaml")]).await;
+    assert!(
+        outcome.output.contains("has no AccessPolicy"),
+        "{outcome:?}"
+    );
+    assert_eq!(outcome.exit.code(), 2);
 }
 
 /// The bound is loose, because machines differ; the figure is in docs/cli.md.

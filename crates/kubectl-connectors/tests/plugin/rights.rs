@@ -27,6 +27,18 @@ fn allow(cluster: &Cluster, namespace: &str, rules: &Value) {
     }));
 }
 
+fn allow_everywhere(cluster: &Cluster, rules: &Value) {
+    cluster.put(json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": rules,
+        "metadata": {"name": "dev"},
+    }));
+    cluster.put(json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "dev"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "dev"},
+        "subjects": [{"kind": "User", "name": "dev"}],
+    }));
+}
+
 fn read(group: &str, resources: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": ["get", "list"]})
 }
@@ -150,4 +162,88 @@ async fn nothing_that_may_not_be_read_counts_as_absent() {
         "{}",
         listed.output
     );
+}
+
+/// A 403 is no "no": what could not be read could be access.
+#[tokio::test]
+async fn an_unread_request_or_standing_permission_makes_no_answer_of_a_pod_that_runs_or_waits() {
+    let connectors = |resources: &[&str]| read("connectors.alauda.io", resources);
+    let reviews = json!({"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]});
+    for (phase, may_ask, may_read_requests) in [
+        ("Running", true, false),
+        ("Running", false, true),
+        ("Pending", true, false),
+        ("Pending", false, true),
+        ("Pending", false, false),
+    ] {
+        let cluster = Cluster::waiting();
+        cluster.server.change("pods", "team-a", "build-1", |it| {
+            it["status"]["phase"] = phase.into();
+        });
+        allow(&cluster, "team-a", &json!([read("", &["pods"])]));
+        let mut resources = vec!["connectors", "accesspolicies"];
+        resources.extend(may_read_requests.then_some("accessrequests"));
+        allow(&cluster, "payments", &json!([connectors(&resources)]));
+        if may_ask {
+            allow_everywhere(&cluster, &json!([reviews]));
+        }
+        for args in [
+            &EXPLAIN[..],
+            &["can-i", "payments/prod-harbor", "--pod", "team-a/build-1"],
+        ] {
+            let outcome = cluster.run_as(&dev(), args).await;
+            let told = (phase, may_ask, may_read_requests, &outcome);
+            assert_eq!(outcome.exit.code(), 3, "{told:?}");
+            assert!(outcome.output.contains("not known"), "{told:?}");
+            assert!(!outcome.output.contains("has no access now"), "{told:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_decided_request_answers_without_a_look_at_standing_permissions() {
+    let cluster = Cluster::waiting();
+    let request = cluster.server.list("accessrequests")[0]["metadata"]["name"].clone();
+    cluster.say(request.as_str().unwrap(), "Rejected", "CheckRejected", "no");
+    allow(&cluster, "team-a", &json!([read("", &["pods"])]));
+    let resources = ["connectors", "accesspolicies", "accessrequests"];
+    allow(
+        &cluster,
+        "payments",
+        &json!([read("connectors.alauda.io", &resources)]),
+    );
+    let outcome = cluster.run_as(&dev(), &EXPLAIN).await;
+    assert_eq!(outcome.exit.code(), 1, "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_grant_whose_role_bindings_may_not_be_read_is_not_known_to_be_in_force() {
+    let cluster = Cluster::waiting();
+    let request = cluster.server.list("accessrequests")[0]["metadata"]["name"].clone();
+    cluster.grant("build-1", request.as_str().unwrap());
+    allow(&cluster, "team-a", &json!([read("", &["pods"])]));
+    let resources = ["connectors", "accesspolicies", "accessrequests"];
+    let of_connectors = read("connectors.alauda.io", &resources);
+    let reviews = json!({"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]});
+    allow(&cluster, "payments", &json!([of_connectors]));
+    allow_everywhere(&cluster, &json!([reviews]));
+    let can = ["can-i", "payments/prod-harbor", "--pod", "team-a/build-1"];
+    for args in [&EXPLAIN[..], &can] {
+        assert_eq!(
+            cluster.run_as(&dev(), args).await.exit.code(),
+            3,
+            "{args:?}"
+        );
+    }
+    let bindings = read("rbac.authorization.k8s.io", &["rolebindings"]);
+    cluster.server.change("roles", "payments", "dev", |it| {
+        it["rules"] = json!([of_connectors, bindings]);
+    });
+    for args in [&EXPLAIN[..], &can] {
+        assert_eq!(
+            cluster.run_as(&dev(), args).await.exit.code(),
+            0,
+            "{args:?}"
+        );
+    }
 }

@@ -54,6 +54,10 @@ fn say(cluster: &Cluster, phase: &str, reason: &str, message: &str) {
     cluster.say(&name_of_request(cluster), phase, reason, message);
 }
 
+fn grant(cluster: &Cluster) {
+    cluster.grant("build-1", &name_of_request(cluster));
+}
+
 fn check(cluster: &Cluster, change: impl FnOnce(&mut Value)) {
     cluster.policy(|it| {
         change(&mut it["spec"]["checkGrantedPermission"]["spec"]["checks"][0]);
@@ -90,17 +94,74 @@ fn of_changes() -> Vec<Situation> {
     vec![
         row(
             "access is granted",
-            |it| {
-                say(
-                    it,
-                    "Granted",
-                    "Granted",
-                    "granted by policy approved-changes",
-                )
-            },
+            grant,
             "Granted",
             "granted by policy approved-changes",
             "kubectl -n team-a describe pod build-1",
+        ),
+        row(
+            "the time of the grant is over, and the controller has not acted yet",
+            |it| {
+                grant(it);
+                let request = name_of_request(it);
+                it.server
+                    .change("accessrequests", "payments", &request, |it| {
+                        it["status"]["policies"][0]["grant"]["expiresAt"] = after(5).into();
+                    });
+            },
+            "NotInForce",
+            "its time is over since 2026-03-01T10:05:00Z",
+            "logs deployment/request-controller",
+        ),
+        row(
+            "the RoleBinding of the grant is missing",
+            |it| {
+                grant(it);
+                it.server.delete("rolebindings", "payments", "car-build-1");
+            },
+            "NotInForce",
+            "no RoleBinding of the grant is there",
+            "logs deployment/request-controller",
+        ),
+        row(
+            "the request of the grant is being deleted",
+            |it| {
+                grant(it);
+                let request = name_of_request(it);
+                it.server
+                    .change("accessrequests", "payments", &request, |it| {
+                        it["metadata"]["finalizers"] = json!(["example.com/stay"]);
+                    });
+                it.server.delete("accessrequests", "payments", &request);
+            },
+            "NotInForce",
+            "the request is being deleted",
+            "",
+        ),
+        row(
+            "the grant covers no mount",
+            |it| {
+                grant(it);
+                it.server.change("roles", "payments", "car-build-1", |it| {
+                    it["rules"][0]["verbs"] = json!(["get"]);
+                });
+            },
+            "NotInForce",
+            "the bound Role does not allow the pod this access",
+            "edit accesspolicy approved-changes",
+        ),
+        row(
+            "access is granted, and the scheduling gate of the pod is still there",
+            |it| {
+                grant(it);
+                pod(it, |it| {
+                    it["spec"]["schedulingGates"] =
+                        json!([{"name": "connectors.alauda.io/approval"}]);
+                });
+            },
+            "Granted",
+            "it waits with the scheduling gate connectors.alauda.io/approval",
+            "get events --field-selector reason=AccessGateKept",
         ),
         row(
             "the service account has a standing permission",
@@ -432,6 +493,21 @@ fn of_changes() -> Vec<Situation> {
             "Refused",
             "ChangeRequest team-a/chg-42 is rejected",
             "kubectl -n payments delete areq prod-harbor-",
+        ),
+        row(
+            "a check said no, and the pod runs with an error file",
+            |it| {
+                pod(it, |it| {
+                    it["status"]["phase"] = "Running".into();
+                    it["spec"]["volumes"][1]["csi"]["volumeAttributes"]["onRejected"] =
+                        "ErrorFile".into();
+                });
+                ended(it, "CheckRejected");
+                say(it, "Rejected", "CheckRejected", "chg-42 is rejected");
+            },
+            "Refused",
+            "start a new pod",
+            "",
         ),
         row(
             "the wait was longer than the policy allows",
