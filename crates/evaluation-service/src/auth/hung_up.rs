@@ -42,7 +42,6 @@ fn callers() -> CallerReviews {
         } else {
             let pod = json!({
                 "authentication.kubernetes.io/pod-name": ["deploy"], "authentication.kubernetes.io/pod-uid": ["u"],
-                "authentication.kubernetes.io/node-name": ["n"],
             });
             json!({
                 "authenticated": true, "audiences": spec["audiences"],

@@ -6,7 +6,7 @@ use connectors_api::names::{is_dns_label, is_dns_subdomain};
 use evaluation_api::POD_TOKEN_AUDIENCE;
 use evaluation_api::access::{PodRef, ServiceAccountName};
 use k8s_openapi::api::authentication::v1::UserInfo;
-use service_kit::reviews::{NODE_NAME, POD_NAME, POD_UID, account_of, only_claim};
+use service_kit::reviews::{POD_NAME, POD_UID, account_of, only_claim};
 
 use super::token::{Looks, looks};
 use super::{Caller, CallerReviews};
@@ -57,15 +57,13 @@ fn audience<'a>(token: &str, proxy: Option<&'a str>) -> Result<&'a str, Refused>
     }
 }
 
-/// The pod behind a user. The API server names the node in each token of a pod that has one. A pod without a node never
-/// ran: an account that may create tokens made the token, and another process shows it.
+/// The pod behind a user.
 fn bound(user: &UserInfo) -> Result<TokenOwner, Refused> {
     let account = user.username.as_deref().and_then(account_of);
     let (namespace, name) = account
         .filter(|(namespace, name)| is_dns_label(namespace) && is_dns_subdomain(name))
         .ok_or(Refused::SubjectNoPod)?;
     let claim = |key| only_claim(user, key).ok_or(Refused::SubjectNoPod);
-    claim(NODE_NAME)?;
     Ok(TokenOwner {
         subject: ServiceAccountName {
             namespace: namespace.to_owned(),
@@ -118,9 +116,7 @@ mod tests {
 
     #[test]
     fn the_owner_is_the_pod_that_the_api_server_names() {
-        let extra = json!({
-            POD_NAME: ["deploy"], POD_UID: ["u"], NODE_NAME: ["n"], "other": ["a", "b"],
-        });
+        let extra = json!({POD_NAME: ["deploy"], POD_UID: ["u"], "other": ["a", "b"]});
         let owner = user("system:serviceaccount:devops:builder", &extra).unwrap();
         let subject = ServiceAccountName {
             namespace: "devops".to_owned(),
@@ -136,17 +132,7 @@ mod tests {
     #[test]
     fn who_is_no_service_account_or_has_no_single_pod_is_refused() {
         let account = "system:serviceaccount:devops:builder";
-        let good = json!({POD_NAME: ["deploy"], POD_UID: ["u"], NODE_NAME: ["n"]});
-        let with = |key: &str, claim: Value| {
-            let mut extra = good.clone();
-            let claims = extra.as_object_mut().unwrap();
-            if claim.is_null() {
-                claims.remove(key);
-            } else {
-                claims.insert(key.to_owned(), claim);
-            }
-            extra
-        };
+        let good = json!({POD_NAME: ["deploy"], POD_UID: ["u"]});
         for (name, extra) in [
             ("alice", &good),
             ("", &good),
@@ -154,15 +140,14 @@ mod tests {
             ("system:serviceaccount::builder", &good),
             ("system:serviceaccount:devops:a:b", &good),
             (account, &json!({})),
-            (account, &with(POD_NAME, json!(null))),
-            (account, &with(POD_UID, json!(null))),
-            (account, &with(POD_UID, json!([""]))),
-            (account, &with(POD_NAME, json!(["deploy", "other"]))),
-            (account, &with(POD_NAME, json!([]))),
-            // The pod waits for a node.
-            (account, &with(NODE_NAME, json!(null))),
-            (account, &with(NODE_NAME, json!([""]))),
-            (account, &with(NODE_NAME, json!(["n", "m"]))),
+            (account, &json!({POD_NAME: ["deploy"]})),
+            (account, &json!({POD_UID: ["u"]})),
+            (account, &json!({POD_NAME: ["deploy"], POD_UID: [""]})),
+            (
+                account,
+                &json!({POD_NAME: ["deploy", "other"], POD_UID: ["u"]}),
+            ),
+            (account, &json!({POD_NAME: [], POD_UID: ["u"]})),
         ] {
             let refused = user(name, extra);
             assert!(

@@ -130,7 +130,6 @@ async fn review(request: Request<Body>) -> Result<Response<Full<Bytes>>, Infalli
     let name = "system:serviceaccount:devops:builder";
     let pod = json!({
         "authentication.kubernetes.io/pod-name": ["deploy"], "authentication.kubernetes.io/pod-uid": ["pod-uid"],
-        "authentication.kubernetes.io/node-name": ["n"],
     });
     review["status"] = json!({
         "authenticated": true, "audiences": review["spec"]["audiences"],
@@ -259,13 +258,9 @@ async fn a_yes_that_is_learned_elsewhere_is_the_first_answer_and_names_its_autho
         let binding = answer.binding.unwrap();
         assert_eq!((&*binding.kind, &*binding.name), ("Authorizer", "remote"));
         let asked = remote.asked.lock().unwrap().pop().unwrap();
-        let mut extra = json!({
+        let extra = json!({
             "authentication.kubernetes.io/pod-name": ["deploy"], "authentication.kubernetes.io/pod-uid": ["pod-uid"],
         });
-        // Only a token tells the node.
-        if matches!(call, Call::Token) {
-            extra["authentication.kubernetes.io/node-name"] = json!(["n"]);
-        }
         assert_eq!(json!(asked.extra), extra, "{call:?}");
         assert_eq!(
             asked.username.unwrap(),

@@ -303,21 +303,15 @@ fn subject(token: &str) -> String {
     claims["sub"].as_str().unwrap().to_owned()
 }
 
-/// The token of subject `pod-<uid>` belongs to that pod, the one of `loose` to no pod, and the one of `waiting` to a pod
-/// without a node.
+/// The token of subject `pod-<uid>` belongs to that pod, the one of `loose` to no pod.
 fn pod_token_status(token: &str) -> Value {
     let subject = subject(token);
     let extra = match subject.strip_prefix("pod-") {
         Some(uid) => json!({
             "authentication.kubernetes.io/pod-name": ["deploy"],
             "authentication.kubernetes.io/pod-uid": [uid],
-            "authentication.kubernetes.io/node-name": ["n"],
         }),
         None if subject == "loose" => json!({}),
-        None if subject == "waiting" => json!({
-            "authentication.kubernetes.io/pod-name": ["deploy"],
-            "authentication.kubernetes.io/pod-uid": ["pod-uid"],
-        }),
         None => return json!({"authenticated": false, "error": "not known"}),
     };
     json!({

@@ -174,7 +174,6 @@ async fn a_token_that_is_nobodys_says_in_which_way() {
     for (asked, reason) in [
         (shown(audience, "forged"), Reason::SubjectTokenInvalid),
         (shown(audience, "loose"), Reason::SubjectTokenWithoutPod),
-        (shown(audience, "waiting"), Reason::SubjectTokenWithoutPod),
         (
             shown("kubernetes", "pod-uid"),
             Reason::SubjectTokenWrongAudience,
