@@ -89,12 +89,12 @@ pub(super) enum Said {
 impl Ran {
     pub(super) fn read(output: &str) -> Self {
         let mut ran = Self::default();
-        // The output of a failed test may contain that of other runners, which ended well.
+        // The output of a failed test may contain that of another runner.
         let mut is_quoted = false;
         for line in output.lines() {
             match line {
                 "failures:" => is_quoted = true,
-                line if line.starts_with("test result: FAILED") => is_quoted = false,
+                line if line.starts_with("test result: ") => is_quoted = false,
                 _ => {}
             }
             if is_quoted {
@@ -134,9 +134,8 @@ pub(super) fn of(copy: &Copy, fault: &Fault) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Hung);
     }
     let ran = Ran::read(&String::from_utf8_lossy(&output.stdout));
-    // More, if a test starts another runner whose output is not captured.
     ensure!(
-        ran.begun >= tests.len(),
+        ran.begun == tests.len(),
         "{}: {} of {} tests were run",
         fault.name,
         ran.begun,
