@@ -51,14 +51,16 @@ const DOMAIN: [&str; 3] = ["connectors-api", "authz", "evaluation-api"];
 const ALONE: &str = "text-template";
 
 /// Services meet only at custom resources and at the protocol.
-pub(crate) const SERVICES: [&str; 6] = [
+pub(crate) const SERVICES: [&str; 5] = [
     "evaluation-service",
     "policy-controller",
     "request-controller",
     "webhook",
     "csi-node",
-    "kubectl-connectors",
 ];
+
+/// The program of users. It ships beside the services, and no crate depends on it either.
+pub(crate) const PLUGIN: &str = "kubectl-connectors";
 
 /// Never part of a program that ships.
 const FOR_TESTS: [&str; 4] = ["campaign", "e2e", "input-properties", "testkit"];
@@ -151,7 +153,8 @@ pub(crate) fn reached<'a>(members: &'a Members, from: &'a str) -> BTreeSet<&'a s
 }
 
 fn broken_rule(from: &str, to: &str) -> Option<&'static str> {
-    if SERVICES.contains(&to) && !DEVELOPMENT.contains(&from) {
+    let is_program = SERVICES.contains(&to) || to == PLUGIN;
+    if is_program && !DEVELOPMENT.contains(&from) {
         return Some("services meet only at custom resources and at the protocol");
     }
     if from == ALONE {

@@ -12,8 +12,6 @@ use crate::{layers, workspace};
 
 /// The frame of `crates.pikchr` around the services; an arrow from it stands for each of them.
 const FRAME: &str = "Services";
-/// It ships beside the services, and its box is outside of the frame.
-const PLUGIN: &str = "kubectl-connectors";
 
 fn folder() -> PathBuf {
     e2e::repository().join("docs/pictures")
@@ -87,7 +85,6 @@ impl Drawn {
             let from = match last_label(begin) {
                 FRAME => layers::SERVICES
                     .iter()
-                    .filter(|it| **it != PLUGIN)
                     .filter(|it| names.values().any(|name| name == *it))
                     .map(|it| (*it).to_owned())
                     .collect(),
@@ -127,12 +124,12 @@ fn last_label(text: &str) -> &str {
 fn the_picture_of_the_crates_is_that_of_cargo() {
     let drawn = Drawn::of(&fs::read_to_string(folder().join("crates.pikchr")).unwrap());
     let members = workspace::members(&e2e::repository()).unwrap();
-    let services = layers::SERVICES.iter().copied();
-    let services = services.filter(|it| members.contains_key(*it));
+    let programs = layers::SERVICES.into_iter().chain([layers::PLUGIN]);
+    let programs = programs.filter(|it| members.contains_key(*it));
     let mut shipped = BTreeSet::new();
-    for service in services {
-        shipped.insert(service);
-        shipped.extend(layers::reached(&members, service));
+    for program in programs {
+        shipped.insert(program);
+        shipped.extend(layers::reached(&members, program));
     }
     let of_picture: BTreeSet<&str> = drawn.crates.iter().map(String::as_str).collect();
     assert_eq!(of_picture, shipped);
