@@ -261,8 +261,8 @@ async fn a_module_that_this_machine_cannot_run_makes_no_answer_and_no_edit() {
 #[tokio::test]
 async fn a_grant_says_who_approved_since_when_and_what_ends_it() {
     let cluster = Cluster::waiting();
-    let request = cluster.server.list("accessrequests")[0]["metadata"]["name"].clone();
-    cluster.grant("build-1", request.as_str().unwrap());
+    let request = cluster.first_request();
+    cluster.grant("build-1", &request);
     let explained = cluster.explained().await;
     let access = access(&explained);
     assert_eq!(access["state"], "Granted", "{explained:#}");

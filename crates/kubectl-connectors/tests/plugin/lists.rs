@@ -85,15 +85,7 @@ impl Cluster {
 #[tokio::test]
 async fn requests_are_listed_oldest_first_and_filtered() {
     let cluster = Cluster::waiting();
-    let waiting = cluster.server.list("accessrequests")[0]["metadata"]["name"].clone();
-    cluster.say(
-        waiting.as_str().unwrap(),
-        "Pending",
-        "ChecksPending",
-        "it waits",
-    );
-    cluster.put(pod("build-2"));
-    cluster.granted("build-2");
+    cluster.looked_at();
     let outcome = cluster.run(&["requests", "-n", "payments"]).await;
     let lines: Vec<_> = outcome.output.lines().collect();
     assert_eq!(lines.len(), 3, "{}", outcome.output);
@@ -170,8 +162,7 @@ async fn watched(cluster: &Cluster, prints: usize, change: impl FnOnce(&Cluster)
 #[tokio::test]
 async fn a_watch_prints_the_list_and_then_each_change_once() {
     let cluster = Cluster::waiting();
-    let request = cluster.server.list("accessrequests")[0]["metadata"]["name"].clone();
-    let request = request.as_str().unwrap().to_owned();
+    let request = cluster.first_request();
     let printed = Box::pin(watched(&cluster, 3, |cluster| {
         cluster.say(&request, "Pending", "ChecksPending", "it waits");
         cluster.say(&request, "Granted", "Granted", "granted");

@@ -77,8 +77,7 @@ async fn what_may_not_be_read_is_named_and_the_rest_is_answered() {
 #[tokio::test]
 async fn without_the_policies_the_request_tells_what_it_recorded() {
     let cluster = Cluster::waiting();
-    let request = cluster.server.list("accessrequests")[0]["metadata"]["name"].clone();
-    let request = request.as_str().unwrap();
+    let request = &cluster.first_request();
     cluster.say(
         request,
         "Pending",
@@ -203,8 +202,8 @@ async fn an_unread_request_or_standing_permission_makes_no_answer_of_a_pod_that_
 #[tokio::test]
 async fn a_decided_request_answers_without_a_look_at_standing_permissions() {
     let cluster = Cluster::waiting();
-    let request = cluster.server.list("accessrequests")[0]["metadata"]["name"].clone();
-    cluster.say(request.as_str().unwrap(), "Rejected", "CheckRejected", "no");
+    let request = cluster.first_request();
+    cluster.say(&request, "Rejected", "CheckRejected", "no");
     allow(&cluster, "team-a", &json!([read("", &["pods"])]));
     let resources = ["connectors", "accesspolicies", "accessrequests"];
     allow(
@@ -219,8 +218,8 @@ async fn a_decided_request_answers_without_a_look_at_standing_permissions() {
 #[tokio::test]
 async fn a_grant_whose_role_bindings_may_not_be_read_is_not_known_to_be_in_force() {
     let cluster = Cluster::waiting();
-    let request = cluster.server.list("accessrequests")[0]["metadata"]["name"].clone();
-    cluster.grant("build-1", request.as_str().unwrap());
+    let request = cluster.first_request();
+    cluster.grant("build-1", &request);
     allow(&cluster, "team-a", &json!([read("", &["pods"])]));
     let resources = ["connectors", "accesspolicies", "accessrequests"];
     let of_connectors = read("connectors.alauda.io", &resources);
