@@ -99,7 +99,7 @@ impl<'a, L: Fn(&str) -> Option<&'a str>> BindingFacts<'a, L> {
         };
         let mut entries = request.grants().filter(|it| it.policy_uid == uid);
         !is_over(request.expires_at())
-            // Two entries for one policy is nothing that the controller writes: who knows which holds.
+            // The controller writes one entry for each policy. With two it is not known which one holds.
             && entries
                 .next()
                 .is_some_and(|it| it.state == Some(GrantState::Granted) && !is_over(it.expires_at))

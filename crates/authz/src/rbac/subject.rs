@@ -69,7 +69,7 @@ impl PartialEq<Subject> for Subject<&str> {
 }
 
 impl Subject {
-    /// A user who is this subject and no other.
+    /// A user that this subject applies to, and no other subject.
     #[must_use]
     pub fn alone(&self) -> User {
         let (name, groups) = match self {
