@@ -34,6 +34,7 @@ const WRITE: &str = "fieldManager=e2e&fieldValidation=Strict";
 #[derive(Clone)]
 pub struct ApiClient {
     client: Client,
+    config: Config,
     namespace: String,
     user: Option<ApiUser>,
 }
@@ -57,10 +58,15 @@ impl ApiClient {
         let read = Kubeconfig::read_from(kubeconfig).map_err(|error| unusable(error.into()))?;
         let connected = blocking(async move {
             let options = KubeConfigOptions::default();
-            Client::try_from(Config::from_custom_kubeconfig(read, &options).await?)
+            let config = Config::from_custom_kubeconfig(read, &options)
+                .await
+                .map_err(kube::Error::from)?;
+            Ok((Client::try_from(config.clone())?, config))
         })?;
+        let (client, config) = connected.map_err(unusable)?;
         Ok(Self {
-            client: connected.map_err(unusable)?,
+            client,
+            config,
             namespace: namespace.to_owned(),
             user: None,
         })
@@ -84,10 +90,12 @@ impl ApiClient {
         }
     }
 
-    /// The asynchronous client below, which acts as the user of the kubeconfig.
-    #[must_use]
-    pub fn client(&self) -> &Client {
-        &self.client
+    /// An asynchronous client for the caller's runtime, which acts as the user of the kubeconfig.
+    ///
+    /// It has connections of its own. One that is shared would stand still while its runtime is blocked, and the calls of
+    /// this client would wait for it.
+    pub fn asynchronous(&self) -> Result<Client, ApiError> {
+        Client::try_from(self.config.clone()).map_err(|error| ApiError::NoClient(Box::new(error)))
     }
 
     /// An object; nothing when there is none, or no such kind.

@@ -333,7 +333,9 @@ impl Drop for Scene {
             self.show();
         }
         // The namespace controller does the rest while other tests go on.
-        let _ = self.api.delete(NAMESPACE, &self.namespace);
+        if let Err(error) = self.api.delete(NAMESPACE, &self.namespace) {
+            say(&format!("namespace {} stays: {error}", self.namespace));
+        }
     }
 }
 

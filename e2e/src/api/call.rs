@@ -42,6 +42,9 @@ pub enum ApiError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// There is no client for another runtime.
+    #[error("cannot make a client for the API server: {0}")]
+    NoClient(#[source] Box<kube::Error>),
     /// The kind is not one that tests use.
     #[error("{api_version} {kind} is not in the table of e2e/src/api/kinds.rs: add it")]
     UnknownKind {

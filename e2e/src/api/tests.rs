@@ -1,5 +1,12 @@
-use std::time::Duration;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::{TcpListener, TcpStream},
+    thread,
+    time::Duration,
+};
 
+use kube::Config;
 use serde_json::{Value, json};
 use testkit::{ApiServer, Caller};
 
@@ -17,6 +24,7 @@ fn server() -> (ApiServer, ApiClient) {
     let client = blocking(async move { fake.client(&Caller::admin()) });
     let client = ApiClient {
         client: client.unwrap(),
+        config: Config::new("http://127.0.0.1:1".parse().unwrap()),
         namespace: "default".to_owned(),
         user: None,
     };
@@ -174,4 +182,48 @@ fn a_status_is_changed_beside_the_rest() {
     let status = json!({"phase": "Pending"});
     let changed = api.patch_status(ACCESS_REQUEST, "it", &status).unwrap();
     assert_eq!(changed["status"], status);
+}
+
+/// Answers every request of a connection with an empty list.
+fn answer(stream: TcpStream) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    let mut stream = stream;
+    while let Some(Ok(line)) = lines.next() {
+        // The end of a head; the requests have no body.
+        if line.is_empty() {
+            let list = json!({"items": []}).to_string();
+            let length = list.len();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{list}");
+            stream.write_all(head.as_bytes()).unwrap();
+        }
+    }
+}
+
+fn api_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            thread::spawn(move || answer(stream));
+        }
+    });
+    format!("http://{address}")
+}
+
+/// Otherwise the end of a test waits for half a minute, and its namespace stays.
+#[tokio::test]
+async fn a_call_that_blocks_a_runtime_does_not_wait_for_that_runtimes_connections() {
+    let dir = tempfile::tempdir().unwrap();
+    let kubeconfig = dir.path().join("kubeconfig");
+    let content = json!({
+        "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": api_server()}}], "users": [{"name": "u", "user": {}}],
+    });
+    fs::write(&kubeconfig, content.to_string()).unwrap();
+    let api = ApiClient::connect(&kubeconfig, "n").unwrap();
+    let client = api.asynchronous().unwrap();
+    let request = http::Request::get("/").body(Vec::new()).unwrap();
+    client.request_text(request).await.unwrap();
+    assert_eq!(api.list(POD, "").unwrap(), Vec::<Value>::new());
 }

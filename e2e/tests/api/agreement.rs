@@ -69,7 +69,7 @@ async fn every_answer_is_the_api_servers_and_every_feature_decides_some() {
 
     let home = harness::Scene::new("agreement");
     let other = harness::Scene::new("agreement-other");
-    let client = home.api().client().clone();
+    let client = home.api().asynchronous().unwrap();
     let mut arena = Arena {
         index: object::index_of_all(&client).await,
         client,

@@ -35,7 +35,7 @@ pub(crate) struct Refusal {
 pub(crate) async fn scene(test: &str) -> Scene {
     static INSTALLED: OnceCell<()> = OnceCell::const_new();
     let home = harness::Scene::new(test);
-    let client = home.api().client().clone();
+    let client = home.api().asynchronous().unwrap();
     INSTALLED.get_or_init(|| install(&client)).await;
     Scene {
         client,

@@ -125,7 +125,8 @@ impl Stage {
         let local = Asker::over_socket(path("socket"));
         let remote = asker(&process, path("ca.crt"));
         let asking = Asking::start(&judge, &question, &local, &remote, path("socket"));
-        let permission = Permission::new(scene.api().client(), scene.namespace(), &judge).await;
+        let client = scene.api().asynchronous().unwrap();
+        let permission = Permission::new(&client, scene.namespace(), &judge).await;
         until("the service to be ready", || {
             process.is_ready().then_some(())
         })
