@@ -313,7 +313,7 @@ impl Evaluator for FakeEvaluator {
     }
 }
 
-/// The API server.
+/// The API server. It stays beside `testkit`, because it stands for the plugin's own trait, below which there is no HTTP.
 #[derive(Clone)]
 pub(crate) struct FakeKubernetes(Arc<Mutex<Cluster>>);
 

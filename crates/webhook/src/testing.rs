@@ -1,4 +1,6 @@
 //! A Kubernetes API server in memory, as far as this service uses one.
+//!
+//! It stays beside `testkit`, because a review here is slow, hangs or fails by its path, and a test counts those that wait.
 
 use std::{
     collections::BTreeMap,

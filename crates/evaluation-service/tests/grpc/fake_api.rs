@@ -1,4 +1,7 @@
 //! A Kubernetes API server that is as much of one as the service asks for.
+//!
+//! It stays beside `testkit`, because a test here withholds single lists and reviews, and sends objects that no API server
+//! stores.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

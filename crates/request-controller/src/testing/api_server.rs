@@ -1,4 +1,7 @@
 //! A Kubernetes API server that keeps objects in a map, counts calls, and breaks down when it is told to.
+//!
+//! It stays beside `testkit`, because a unit test here breaks the call of a number, and acts between a call and its answer.
+//! It has no watches. The campaign runs the same controller on `testkit`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

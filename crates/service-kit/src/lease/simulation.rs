@@ -49,7 +49,8 @@ enum Call {
 
 type Reply = Option<Option<Lease>>;
 
-/// The API server: one object, its version, and the rule about versions.
+/// The API server: one object, its version, and the rule about versions. It stays beside `testkit`, because the
+/// simulation chooses the order of calls itself, and has neither client nor tasks.
 #[derive(Default)]
 struct Server {
     lease: Option<Lease>,

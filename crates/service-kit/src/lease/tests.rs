@@ -22,7 +22,8 @@ use crate::fake_api::{self, Answer, answer, body, refusal};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// An API server that keeps one lease and refuses writes from an older version of it.
+/// An API server that keeps one lease and refuses writes from an older version of it. It stays beside `testkit`, because one
+/// object is all that an election has, and a test cuts single candidates off.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<(Option<Lease>, u32)>>);
 

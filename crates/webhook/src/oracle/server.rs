@@ -1,4 +1,6 @@
 //! An API server that answers from a world, naively.
+//!
+//! It stays beside `testkit`, because the oracle shares no code with what other tests trust.
 
 use std::{
     collections::BTreeSet,
