@@ -36,3 +36,7 @@ layers:
 generate:
     cargo xtask crdgen
     cargo xtask protogen
+
+# Makes a book of the documents, in target/book
+book:
+    cargo xtask book

@@ -3,40 +3,38 @@
 mod held;
 mod metrics;
 mod monitoring;
-mod page;
 mod pictures;
+mod spans;
 mod tree;
 
 use std::{collections::BTreeMap, env, fmt::Write, fs, path::Path};
 
 use connectors_api::{lineage::LineageReason, policy_reason, reason::Ready};
 
-use page::Page;
+use crate::{
+    book::{self, Contents},
+    page::Page,
+};
 use tree::Tree;
 
-/// The pages that are held to the tree.
+/// The pages that are held to the tree: those of the book, and its table of contents.
 fn pages(repository: &Path) -> Vec<Page> {
-    let roots = [
-        "README.md",
-        "CHANGELOG.md",
-        "CONTRIBUTING.md",
-        "SECURITY.md",
-    ];
-    let mut paths = roots.map(str::to_owned).to_vec();
-    for folder in ["docs", "docs/adr", "examples/access-client"] {
-        for entry in fs::read_dir(repository.join(folder)).unwrap() {
-            let name = entry.unwrap().file_name().into_string().unwrap();
-            if tree::is_of(&name, "md") {
-                paths.push(format!("{folder}/{name}"));
-            }
-        }
-    }
-    paths.sort();
+    let mut paths = Contents::read(repository).unwrap().pages;
+    paths.push("docs/SUMMARY.md".to_owned());
     let pages = paths.iter().map(|path| {
         let text = fs::read_to_string(repository.join(path)).unwrap();
         Page::of(path, &text)
     });
     pages.collect()
+}
+
+#[test]
+fn every_document_is_in_the_table_of_contents() {
+    let repository = e2e::repository();
+    let contents = Contents::read(&repository).unwrap();
+    let documents = book::documents(&repository).unwrap();
+    assert!(documents.len() > 20, "{documents:?}");
+    assert_eq!(contents.problems(&documents), Vec::<String>::new());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Every development task of the project. `cargo xtask help` lists them.
 
 mod bench;
+mod book;
 mod campaign;
 mod changes;
 mod crdgen;
@@ -11,6 +12,8 @@ mod fuzz;
 mod images;
 mod layers;
 mod mutants;
+mod page;
+mod pinned_tool;
 mod protogen;
 mod test;
 mod workspace;
@@ -50,6 +53,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Makes a book of the documents in target/book, with a search, and checks its links
+    Book,
     /// Checks which crate may depend on which (docs/architecture.md)
     Layers,
     /// Breaks the request-controller at every point of every scenario; `--help` behind it says how
@@ -86,6 +91,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Images => images::run(),
         Task::Crdgen { check } => crdgen::run(check),
         Task::Protogen { check } => protogen::run(check),
+        Task::Book => book::run(),
         Task::Layers => layers::run(),
         Task::Campaign { arguments } => campaign::run(&arguments),
         Task::Bench(args) => bench::run(&args),

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    page::{Page, Piece},
-    tree::{Tree, is_snake},
-};
+use super::tree::{Tree, is_snake};
+use crate::page::{self, Page, Piece};
 
 /// A quoted file name with one of these ends must be a file of the tree.
 const ENDS: [&str; 6] = [".rs", ".md", ".toml", ".yaml", ".proto", ".txt"];
@@ -112,21 +110,9 @@ fn link(
     anchors: &BTreeMap<&str, Vec<String>>,
     tree: &Tree,
 ) -> Option<String> {
-    let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-    let mut folders: Vec<&str> = from.split('/').collect();
-    if !file.is_empty() {
-        folders.pop();
-        for part in file.split('/') {
-            match part {
-                "." | "" => {}
-                ".." => {
-                    folders.pop();
-                }
-                part => folders.push(part),
-            }
-        }
-    }
-    let file = folders.join("/");
+    let Some((file, anchor)) = page::target(from, target) else {
+        return Some(format!("the link {target} leads out of the repository"));
+    };
     if !tree.paths.contains(&file) {
         let near = nearest(&file, tree.paths.iter());
         return Some(format!("the link {target} leads to no file{near}"));
@@ -246,6 +232,10 @@ mod tests {
                 "the link adr/0001.md#decision leads to no heading; did you mean `decision-taken`?",
             ),
             ("[x](#nowhere)", "the link #nowhere leads to no heading"),
+            (
+                "[x](../../b.md)",
+                "the link ../../b.md leads out of the repository",
+            ),
         ] {
             assert_eq!(said(text), [format!("docs/a.md:1: {says}")], "{text}");
         }

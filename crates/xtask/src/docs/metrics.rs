@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::tree::{is_of, is_snake};
+use super::tree::is_snake;
+use crate::page::is_of;
 
 /// A family of metrics.
 #[derive(Debug, PartialEq)]

@@ -7,7 +7,8 @@ use std::{
 
 use serde_json::Value;
 
-use super::{metrics, page::Page, tree};
+use super::{metrics, tree};
+use crate::page::Page;
 
 const ALERTS: &str = "deploy/alerts/connectors-approval.yaml";
 const CASES: &str = "deploy/alerts/connectors-approval.test.yaml";

@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+use crate::page::is_of;
+
 /// The files of the repository, by path and text, without build results.
 pub(super) fn files(repository: &Path) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
@@ -65,11 +67,6 @@ impl Tree {
         tree.counts.insert("planted faults", faults);
         tree
     }
-}
-
-/// Whether a file has that extension.
-pub(super) fn is_of(file: &str, extension: &str) -> bool {
-    file.rsplit_once('.').is_some_and(|(_, it)| it == extension)
 }
 
 /// Whether a text can be the name of a function, a metric or a field.

@@ -17,7 +17,7 @@ use super::{
     runner::Summary,
 };
 use crate::{
-    changes, crdgen, layers, protogen,
+    changes, crdgen, layers, page, protogen,
     workspace::{self, Members},
 };
 
@@ -91,6 +91,9 @@ fn choose(members: &Members, root: &Path, files: &[PathBuf]) -> Choice {
         }
         if begins("e2e/tests/gate") || begins("e2e/recorder") {
             choice.left.insert(Part::Gate);
+        }
+        if begins("docs") || page::is_of(&file.to_string_lossy(), "md") {
+            choice.left.insert(Part::Book);
         }
         // Documents are held to the tree, and the tree's files to documents, by tests of this crate.
         choice.changed.insert(env!("CARGO_PKG_NAME").to_owned());
@@ -207,7 +210,7 @@ mod tests {
     fn a_document_is_held_to_the_tree_and_breaks_no_service() {
         let choice = chosen(&["docs/policies.md"]);
         assert_eq!(choice.changed, BTreeSet::from(["xtask".to_owned()]));
-        assert!(choice.left.is_empty(), "{choice:?}");
+        assert_eq!(choice.left, BTreeSet::from([Part::Book]));
     }
 
     #[test]

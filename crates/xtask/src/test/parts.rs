@@ -2,7 +2,7 @@
 
 use std::{
     cell::OnceCell,
-    env, fmt,
+    fmt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -21,10 +21,14 @@ use super::{
     runner::{self, Summary},
     times::Budget,
 };
-use crate::{campaign, crdgen, fuzz, layers, mutants, protogen};
+use crate::{book, campaign, crdgen, fuzz, layers, mutants, pinned_tool::PinnedTool, protogen};
 
 /// The release of cargo-deny; a new one may bring new findings, so it is pinned like the toolchain.
-const CARGO_DENY: &str = "0.20.2";
+const CARGO_DENY: PinnedTool = PinnedTool {
+    name: "cargo-deny",
+    version: "0.20.2",
+    features: &[],
+};
 
 /// Most tests on a node wait for pods. How many really run at a time is decided where they take their turns
 /// (`e2e/tests/gate/support/turns.rs`).
@@ -55,6 +59,8 @@ pub(crate) enum Part {
     Layers,
     /// Generated files equal the output of their generators
     Drift,
+    /// The documents as a book, whose links all lead somewhere
+    Book,
     /// Everything that later parts run is compiled
     Build,
     /// Unit and property tests; no cluster
@@ -108,6 +114,7 @@ impl Part {
             | Self::Deny
             | Self::Layers
             | Self::Drift
+            | Self::Book
             | Self::Build
             | Self::Campaign
             | Self::Mutants
@@ -140,6 +147,7 @@ impl Part {
         let [warm, cold] = match self {
             Self::Fmt | Self::Layers | Self::Drift => [0.3, 0.5],
             Self::Deny => [0.2, 4.0],
+            Self::Book => [0.2, 3.0],
             Self::Clippy => [3.0, 6.0],
             Self::Build => [4.0, 9.0],
             Self::Unit => [3.5, 3.5],
@@ -166,6 +174,7 @@ impl Part {
             Self::Deny => deny(),
             Self::Layers => layers::run(),
             Self::Drift => crdgen::run(true).and(protogen::run(true)),
+            Self::Book => book::run(),
             Self::Build => {
                 images::build_programs()?;
                 cargo("test --workspace --lib --tests --all-features --locked --no-run")?;
@@ -451,32 +460,9 @@ pub(crate) fn cargo(words: &str) -> anyhow::Result<()> {
     Ok(tool.args(words.split(' ')).run()?)
 }
 
-/// cargo-deny is built once into the cache; the advisory database is not part of it, since it can only
-/// be had from the network and changes by itself.
+/// The advisory database is no part of it, since it can only be had from the network and changes by itself.
 fn deny() -> anyhow::Result<()> {
-    let root = e2e::cache_dir().join(format!("cargo-deny-{CARGO_DENY}"));
-    let program = root.join("bin/cargo-deny");
-    if !program.is_file() {
-        println!("building cargo-deny {CARGO_DENY} (once)");
-        Tool::ending_with_us(env!("CARGO"))
-            .dir(env::temp_dir())
-            .args([
-                "install",
-                "--quiet",
-                "--locked",
-                "cargo-deny",
-                "--version",
-                CARGO_DENY,
-                "--root",
-            ])
-            .args([&root])
-            // Built to run for a second: optimising it takes minutes.
-            .env("CARGO_PROFILE_RELEASE_LTO", "off")
-            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
-            .run()
-            .context("cargo-deny")?;
-    }
-    let tool = Tool::new(program).dir(e2e::repository());
+    let tool = Tool::new(CARGO_DENY.program()?).dir(e2e::repository());
     Ok(tool
         .args(["--workspace", "check", "bans", "licenses", "sources"])
         .run()?)

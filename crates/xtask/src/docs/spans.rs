@@ -1,44 +1,8 @@
-//! A Markdown page, as far as the checks need it: code spans, links, anchors, and the words between them.
+//! What the checks read in a page: code spans, anchors, and the words between them.
 
-/// A page of the documentation.
-pub(super) struct Page {
-    /// Its path in the repository.
-    pub(super) path: String,
-    text: String,
-}
-
-/// A piece of a page, and the line on which it begins.
-#[derive(Debug, PartialEq)]
-pub(super) struct Piece {
-    pub(super) line: usize,
-    pub(super) text: String,
-}
+use crate::page::{Page, Piece};
 
 impl Page {
-    /// Fenced blocks hold commands and objects, not claims: their lines are emptied, so that line numbers stay.
-    pub(super) fn of(path: &str, text: &str) -> Self {
-        let mut fence: Option<String> = None;
-        let lines = text.lines().map(|line| {
-            let marks: String = line
-                .trim_start()
-                .chars()
-                .take_while(|it| *it == '`')
-                .collect();
-            match &fence {
-                Some(open) if marks.len() >= open.len() => fence = None,
-                None if marks.len() >= 3 => fence = Some(marks),
-                None => return line,
-                Some(_) => {}
-            }
-            ""
-        });
-        let text = lines.collect::<Vec<_>>().join("\n");
-        Self {
-            path: path.to_owned(),
-            text,
-        }
-    }
-
     /// The text between single backquotes. The end of a line may divide it, but not an empty line.
     pub(super) fn code(&self) -> Vec<Piece> {
         self.pieces().0
@@ -68,25 +32,6 @@ impl Page {
             line += 2;
         }
         (code, prose)
-    }
-
-    /// The targets of links, without those to other sites.
-    pub(super) fn links(&self) -> Vec<Piece> {
-        let mut links = Vec::new();
-        for (number, line) in self.text.lines().enumerate() {
-            for rest in line.split("](").skip(1) {
-                let Some((target, _)) = rest.split_once(')') else {
-                    continue;
-                };
-                if !target.contains("://") && !target.starts_with("mailto:") {
-                    links.push(Piece {
-                        line: number + 1,
-                        text: target.to_owned(),
-                    });
-                }
-            }
-        }
-        links
     }
 
     /// The anchors of its headings, as GitHub makes them.
