@@ -205,11 +205,13 @@ impl<'a> Installation<'a> {
     }
 
     /// Replaces every process of a service, one after the other.
-    pub(crate) fn restart(&self, deployment: &str) {
+    pub(crate) fn restart(&self, service: &str) {
         let moment = json!({"e2e.example.com/restarted-at": checker::now().to_string()});
         let template = json!({"metadata": {"annotations": moment}});
         let fields = json!({"spec": {"template": template}});
-        self.api().patch(DEPLOYMENT, deployment, &fields).unwrap();
+        self.api()
+            .patch(workload(service), service, &fields)
+            .unwrap();
     }
 
     pub(crate) fn wait_until_ready(&self, service: &str) {
@@ -217,11 +219,7 @@ impl<'a> Installation<'a> {
     }
 
     fn until_ready(&self, service: &str) -> Result<(), ApiError> {
-        let kind = if service == "csi-node" {
-            DAEMON_SET
-        } else {
-            DEPLOYMENT
-        };
+        let kind = workload(service);
         let api = self.api();
         let what = format!("{service} to be ready");
         api.wait_for(&what, (kind, service), READY, |it| {
@@ -276,6 +274,14 @@ impl<'a> Installation<'a> {
             Ok((format!("the metrics of {pod}"), self.api().text(&path)?))
         };
         self.running()?.into_iter().map(metrics).collect()
+    }
+}
+
+fn workload(service: &str) -> ResourceKind {
+    if service == "csi-node" {
+        DAEMON_SET
+    } else {
+        DEPLOYMENT
     }
 }
 
