@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use connectors_api::{ConnectorClass, connector_class::Configuration, quoted};
 use serde_json::{Map, Value, json};
-use text_template::{MissingKey, TemplateLimits, TextTemplate};
+use text_template::{MissingKey, TextTemplate};
 
 use crate::{
     built_in::{self, BUILT_IN, proxy_address, proxy_certificates},
     error::{FileTemplateError, FilesError},
     file_request::FileRequest,
     file_set::FileSet,
-    limits::{MOST_BYTES, MOST_FILES, MOST_STEPS, MOST_STEPS_OF_ONE},
+    limits::{MOST_FILES, MOST_STEPS, MOST_STEPS_OF_ONE, template_limits},
     tool::{FileConflict, FileContext, Tool},
 };
 
@@ -238,13 +238,7 @@ fn rendered(
     context: &FileContext<'_>,
     steps: u64,
 ) -> Result<String, FileTemplateError> {
-    let limits = TemplateLimits {
-        text: MOST_BYTES,
-        output: MOST_BYTES,
-        value: MOST_BYTES,
-        steps,
-        ..TemplateLimits::default()
-    };
+    let limits = template_limits(steps);
     let template = TextTemplate::parse(file, text, &limits)?.with_missing_key(MissingKey::NoValue);
     let render = |variables: &Value| template.render(variables, &limits, context.now);
     // Errors about a file come from a rendering with another text in the token's place. Errors quote values,

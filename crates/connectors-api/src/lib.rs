@@ -24,6 +24,7 @@ pub mod approval_kind;
 pub mod check_selector;
 pub mod check_state;
 pub mod check_verdict;
+pub mod class_reason;
 pub mod conditions;
 pub mod config;
 pub mod connector;

@@ -33,6 +33,7 @@ use crate::{
         inspector::Inspector,
         rights::{self, RightsChanges},
     },
+    classes::ClassTeller,
     events::Events,
     lead::Leading,
     metrics::{Metrics, PolicyGauges},
@@ -141,6 +142,13 @@ pub fn start(
         metrics: watch_metrics.clone(),
     };
     checks.start(tasks, &reconciler);
+    let classes = ClassTeller {
+        client: client.clone(),
+        events: reconciler.events.clone(),
+        leads: Arc::clone(&reconciler.leads),
+        metrics: watch_metrics.clone(),
+    };
+    tasks.spawn_infallible("classes", classes.run(tasks.stop()));
     let (caches, all_taken) = Readiness::starting();
     let feeds = PolicyFeeds {
         client,

@@ -1,4 +1,4 @@
-//! Events on policies. A lost event changes no decision.
+//! Events on policies and classes. A lost event changes no decision.
 
 use connectors_api::names;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -6,10 +6,16 @@ use kube::Client;
 use service_kit::events::{News, Publisher};
 use tracing::info;
 
-use crate::{plan::tell::Told, seen::OwnerPolicy};
+use crate::{
+    classes::notes::{ClassRef, ToldOfClass},
+    plan::tell::Told,
+    seen::OwnerPolicy,
+};
 
 /// The action of this controller.
 const ACTION: &str = "Synchronize";
+/// The action about classes.
+const CLASS_ACTION: &str = "Read";
 
 /// Publishes events.
 #[derive(Clone)]
@@ -42,5 +48,25 @@ impl Events {
             };
             self.0.publish(news, &about).await;
         }
+    }
+
+    /// Publishes an event about a class.
+    pub async fn tell_class(&self, class: &ClassRef, told: ToldOfClass) {
+        let about = ObjectReference {
+            api_version: Some(names::API_VERSION.to_owned()),
+            kind: Some("ConnectorClass".to_owned()),
+            name: Some(class.name.clone()),
+            uid: Some(class.uid.clone()),
+            ..ObjectReference::default()
+        };
+        let ToldOfClass { event, note } = told;
+        info!(event = event.as_str(), class = class.name, note, "told");
+        let news = News {
+            is_warning: event.is_warning(),
+            reason: event.as_str().to_owned(),
+            action: CLASS_ACTION.to_owned(),
+            note,
+        };
+        self.0.publish(news, &about).await;
     }
 }

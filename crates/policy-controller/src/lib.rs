@@ -6,7 +6,7 @@
 //!
 //! Refuses to know: approvals, requests and the switch. A standing permission is in force whether or not
 //! approvals are enabled. Of a policy's checks it reports whether they can be judged ([`checks`]), and never
-//! their result.
+//! their result. About classes it tells their authors which templates cannot be parsed ([`classes`]).
 //!
 //! Invariant: a policy never gives a subject a permission that neither the old nor the new state of the
 //! cluster gives. A permission is given only on live reads that are at most five seconds old, and every write
@@ -23,6 +23,7 @@ pub mod cache;
 pub mod checks;
 #[cfg(test)]
 mod churn;
+pub mod classes;
 pub mod controller;
 pub mod events;
 pub mod lead;

@@ -9,7 +9,9 @@ mod tree;
 
 use std::{collections::BTreeMap, env, fmt::Write, fs, path::Path};
 
-use connectors_api::{lineage::LineageReason, policy_reason, reason::Ready};
+use connectors_api::{
+    class_reason::ClassEvent, lineage::LineageReason, policy_reason, reason::Ready,
+};
 
 use crate::{
     book::{self, Contents},
@@ -80,6 +82,9 @@ fn every_word_of_a_policys_status_and_events_is_explained() {
         assert_eq!(rows("Ready", word.as_str()), 1, "{word}");
     }
     for word in policy_reason::Event::ALL {
+        assert_eq!(rows("", word.as_str()), 1, "{word}");
+    }
+    for word in ClassEvent::ALL {
         assert_eq!(rows("", word.as_str()), 1, "{word}");
     }
 }

@@ -16,6 +16,7 @@
 
 mod campaign;
 mod checks;
+mod classes;
 mod follows;
 mod hands;
 mod long;
