@@ -6,6 +6,7 @@
 //!
 //! Invariant: no input makes an evaluator panic, hang past its limit, or turn an error into a yes.
 
+pub mod class_template;
 pub mod lineage;
 pub mod protobuf;
 pub mod rego;

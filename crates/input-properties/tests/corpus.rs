@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use input_properties::{lineage, protobuf, rego, template};
+use input_properties::{class_template, lineage, protobuf, rego, template};
 
 fn inputs(target: &str) -> Vec<(String, Vec<u8>)> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
@@ -35,6 +35,11 @@ fn the_properties_of_messages_hold_for_the_corpus() {
 #[test]
 fn the_properties_of_templates_hold_for_the_corpus() {
     hold("template", template::check);
+}
+
+#[test]
+fn the_properties_of_templates_of_classes_hold_for_the_corpus() {
+    hold("class-template", class_template::check);
 }
 
 /// The fuzzer alone tries the modules that take more time, memory or stack than there is: they end its process.

@@ -50,6 +50,8 @@ pub(crate) struct FuzzArgs {
 enum Target {
     /// Texts with paths in braces
     Template,
+    /// Templates of classes, in Go's language
+    ClassTemplate,
     /// Rego modules
     Rego,
     /// Messages of the evaluation protocol
@@ -102,6 +104,7 @@ impl Target {
     fn name(self) -> &'static str {
         match self {
             Self::Template => "template",
+            Self::ClassTemplate => "class-template",
             Self::Rego => "rego",
             Self::Protobuf => "protobuf",
             Self::Lineage => "lineage",
@@ -111,7 +114,9 @@ impl Target {
     /// The most bytes of an input, and its limits of time and memory.
     fn limits(self) -> &'static [&'static str] {
         match self {
-            Self::Template | Self::Protobuf => &["-max_len=4096", "-timeout=30"],
+            Self::Template | Self::ClassTemplate | Self::Protobuf => {
+                &["-max_len=4096", "-timeout=30"]
+            }
             // The smallest run that is proven has four thousand bytes.
             Self::Lineage => &["-max_len=16384", "-timeout=30"],
             // Modules may ask for more time or memory than there is: like a worker, the process that tries them ends
