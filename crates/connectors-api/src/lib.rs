@@ -59,6 +59,7 @@ pub mod request_name;
 pub mod request_order;
 pub mod selector;
 pub mod shared_fields;
+pub mod standing;
 pub mod template;
 pub mod validate;
 pub mod wanted_objects;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use connectors_api::NamespaceKeys;
+pub use connectors_api::standing::{MostSelected, Surroundings};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 
 pub use service_kit::name::Name;
@@ -20,32 +20,6 @@ pub struct OwnerPolicy {
     pub name: Name,
     /// Its UID.
     pub uid: String,
-}
-
-/// How many subjects the selectors of one policy may find. A few bytes of policy would otherwise become
-/// megabytes of RoleBindings, written again with each account of the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MostSelected(pub usize);
-
-impl Default for MostSelected {
-    fn default() -> Self {
-        Self(1000)
-    }
-}
-
-/// The objects from which a policy selects. Objects that are being deleted are not in here.
-#[derive(Clone, Copy, Debug)]
-pub struct Surroundings<'a> {
-    /// How much it may select.
-    pub most_selected: MostSelected,
-    /// By which labels of namespaces.
-    pub namespace_keys: &'a NamespaceKeys,
-    /// The connectors of its namespace, by name.
-    pub connectors: &'a BTreeMap<String, Labels>,
-    /// Namespaces by name.
-    pub namespaces: &'a BTreeMap<String, Labels>,
-    /// Service accounts by namespace and name.
-    pub accounts: &'a BTreeMap<String, BTreeMap<String, Labels>>,
 }
 
 /// The two kinds that are managed.

@@ -1,6 +1,8 @@
+use connectors_api::{NamespaceKeys, namespace_keys::ForeignKey};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::seen::{MostSelected, Surroundings};
 use crate::testing::{Around, OWN, reading, spec};
 
 fn world() -> Around {
