@@ -1,22 +1,31 @@
 //! The command line.
 
+mod answers;
+mod policies;
+mod questions;
+mod words;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use connectors_api::access_request::Phase;
-use connectors_api::names::{is_dns_label, is_dns_subdomain};
-use connectors_api::{Permission, pod_wish};
+
+pub use answers::{AnswerArgs, AnswerTarget, ObjectWord};
+pub use policies::{LintArgs, PolicyArgs, PolicyCommand, TestArgs};
+pub use questions::{
+    CanIArgs, CompletionArgs, DoctorArgs, ExplainArgs, GrantsArgs, RequestsArgs, ScopeArgs,
+    TopArgs, WhoCanArgs,
+};
+pub use words::{ExplainTarget, WrittenAccount, WrittenConnector};
+use words::{namespace, seconds};
 
 use crate::exit::ExitWord;
 use crate::output::Format;
-use crate::policy_test::report::TestFormat;
-use crate::terms::NamespacedName;
 
 /// Why does my pod wait, who can help, what would this policy do?
 ///
 /// Reads the Kubernetes API as you, and needs no service of the installation. What you may not read is named, and the rest
-/// is answered.
+/// is answered. Only `approve` and `reject` write.
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-connectors",
@@ -142,6 +151,12 @@ pub enum PluginCommand {
     /// Say what is wrong with the installation and with what it grants, and what mends it
     #[command(after_help = DOCTOR)]
     Doctor(DoctorArgs),
+    /// Approve what a pod waits for, as you, after showing what this opens
+    #[command(after_help = APPROVE)]
+    Approve(AnswerArgs),
+    /// Reject what a pod waits for, as you, after showing what this ends
+    #[command(after_help = REJECT)]
+    Reject(AnswerArgs),
     /// Look at policies in files, and test them without a cluster
     Policy(PolicyArgs),
     /// Print a script that completes commands and flags in a shell
@@ -215,328 +230,33 @@ Examples:
 
 The exit code is 1 if there is an error or a warning, and 3 if you may not read everything.";
 
-const LINT: &str = "\
+const APPROVE: &str = "\
 Examples:
-  # What the webhook would say about policies, with line and column
-  kubectl connectors policy lint policies/*.yaml
+  # The approval that the pod build-1 waits for
+  kubectl connectors approve pod/build-1 -n team-a
 
-  # In a script: warnings fail too
-  kubectl connectors policy lint --strict policy.yaml
+  # An approval by its name, and then wait until the requests were granted
+  kubectl connectors approve changerequest/chg-42 -n team-a --wait
 
-The exit code is 1 if the webhook would refuse a policy.";
+  # In a script
+  kubectl connectors approve approvaltask/run-wait -n team-a --message reviewed --yes
 
-const TEST: &str = "\
+Without a terminal and without --yes nothing is written, and the exit code is 2.";
+
+const REJECT: &str = "\
 Examples:
-  # Every PolicyTest in the directory and below it
-  kubectl connectors policy test policies
+  # Refuse the pod build-1
+  kubectl connectors reject pod/build-1 -n team-a
 
-  # For a CI system
-  kubectl connectors policy test policies --format junit
+  # Withdraw an approval: what rests on it ends
+  kubectl connectors reject changerequest/chg-42 -n team-a --wait=30
 
-The exit code is 1 if an answer is another one than expected.";
+Without a terminal and without --yes nothing is written, and the exit code is 2.";
 
 const COMPLETION: &str = "\
 Examples:
   # For the program itself, in this bash
   source <(kubectl-connectors completion bash)";
-
-/// The arguments of `explain`.
-#[derive(Debug, clap::Args)]
-pub struct ExplainArgs {
-    /// pod/NAME, areq/NAME or connector/NAME; NAME alone is a pod
-    #[arg(value_name = "TARGET", value_parser = explain_target)]
-    pub target: ExplainTarget,
-
-    /// The service account that asks for a connector, as NAME or NAMESPACE/NAME
-    #[arg(long, value_name = "ACCOUNT", value_parser = account)]
-    pub as_account: Option<WrittenAccount>,
-
-    /// The permission that is asked for: apis or proxy
-    #[arg(long, value_name = "PERMISSION", default_value = "apis", value_parser = permission)]
-    pub permission: Permission,
-}
-
-/// The namespaces of connectors that are asked about.
-#[derive(Debug, clap::Args)]
-pub struct ScopeArgs {
-    /// All namespaces
-    #[arg(short = 'A', long)]
-    pub all_namespaces: bool,
-}
-
-impl ScopeArgs {
-    /// The namespace; empty for all.
-    #[must_use]
-    pub fn of<'a>(&self, namespace: &'a str) -> &'a str {
-        if self.all_namespaces { "" } else { namespace }
-    }
-}
-
-/// The arguments of `requests`.
-#[derive(Debug, clap::Args)]
-pub struct RequestsArgs {
-    /// The namespaces
-    #[command(flatten)]
-    pub scope: ScopeArgs,
-
-    /// Only requests for this connector
-    #[arg(long, value_name = "NAME")]
-    pub connector: Option<String>,
-
-    /// Only requests in this phase: Pending, Granted, Rejected, Revoked, Invalid or Ended
-    #[arg(long, value_name = "PHASE", value_parser = phase)]
-    pub phase: Option<Phase>,
-
-    /// Only requests of pods of this namespace
-    #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
-    pub pod_namespace: Option<String>,
-
-    /// Print each change after the list
-    #[arg(short, long)]
-    pub watch: bool,
-}
-
-/// The arguments of `grants`.
-#[derive(Debug, clap::Args)]
-pub struct GrantsArgs {
-    /// The namespaces
-    #[command(flatten)]
-    pub scope: ScopeArgs,
-
-    /// Only grants for this connector
-    #[arg(long, value_name = "NAME")]
-    pub connector: Option<String>,
-}
-
-/// The arguments of `who-can`.
-#[derive(Debug, clap::Args)]
-pub struct WhoCanArgs {
-    /// The connector, as NAME or NAMESPACE/NAME
-    #[arg(value_name = "CONNECTOR", value_parser = written_connector)]
-    pub connector: WrittenConnector,
-
-    /// The permission: apis or proxy
-    #[arg(long, value_name = "PERMISSION", default_value = "apis", value_parser = permission)]
-    pub permission: Permission,
-
-    /// The verb; a mount asks for *
-    #[arg(long, value_name = "VERB", default_value = "*")]
-    pub verb: String,
-}
-
-/// The arguments of `can-i`.
-#[derive(Debug, clap::Args)]
-pub struct CanIArgs {
-    /// The connector, as NAME or NAMESPACE/NAME
-    #[arg(value_name = "CONNECTOR", value_parser = written_connector)]
-    pub connector: WrittenConnector,
-
-    /// Ask for this service account, as NAME or NAMESPACE/NAME
-    #[arg(long, value_name = "ACCOUNT", value_parser = account, conflicts_with = "pod")]
-    pub as_account: Option<WrittenAccount>,
-
-    /// Ask for this pod, as NAME or NAMESPACE/NAME
-    #[arg(long, value_name = "POD", value_parser = account)]
-    pub pod: Option<WrittenAccount>,
-
-    /// The permission: apis or proxy
-    #[arg(long, value_name = "PERMISSION", default_value = "apis", value_parser = permission)]
-    pub permission: Permission,
-
-    /// The verb; a mount asks for *
-    #[arg(long, value_name = "VERB", default_value = "*")]
-    pub verb: String,
-}
-
-/// The arguments of `top`.
-#[derive(Debug, clap::Args)]
-pub struct TopArgs {
-    /// The namespaces
-    #[command(flatten)]
-    pub scope: ScopeArgs,
-
-    /// How many namespaces are listed
-    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
-    pub limit: usize,
-}
-
-/// The arguments of `doctor`.
-#[derive(Debug, clap::Args)]
-pub struct DoctorArgs {
-    /// The namespaces
-    #[command(flatten)]
-    pub scope: ScopeArgs,
-}
-
-/// The arguments of `policy`.
-#[derive(Debug, clap::Args)]
-pub struct PolicyArgs {
-    /// The question about policies
-    #[command(subcommand)]
-    pub command: PolicyCommand,
-}
-
-/// A question about policies in files.
-#[derive(Debug, Subcommand)]
-pub enum PolicyCommand {
-    /// Say what is wrong or suspicious about policies in files, as the webhook judges them
-    #[command(after_help = LINT)]
-    Lint(LintArgs),
-    /// Compare what policies say about objects in files with what is expected
-    #[command(after_help = TEST)]
-    Test(TestArgs),
-}
-
-/// The arguments of `policy lint`.
-#[derive(Debug, clap::Args)]
-pub struct LintArgs {
-    /// Files of YAML or JSON; objects of other kinds in them are skipped
-    #[arg(value_name = "FILE", required = true)]
-    pub files: Vec<PathBuf>,
-
-    /// Warnings fail too
-    #[arg(long)]
-    pub strict: bool,
-}
-
-/// The arguments of `policy test`.
-#[derive(Debug, clap::Args)]
-pub struct TestArgs {
-    /// A directory of objects and tests
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-
-    /// The form of the report, where -o is table
-    #[arg(long, value_enum, default_value_t = TestFormat::Text)]
-    pub format: TestFormat,
-}
-
-/// The arguments of `completion`.
-#[derive(Debug, clap::Args)]
-pub struct CompletionArgs {
-    /// The shell
-    #[arg(value_enum)]
-    pub shell: clap_complete::Shell,
-}
-
-/// The target of an explanation. Its namespace is that of the command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ExplainTarget {
-    /// A pod.
-    Pod(String),
-    /// An access request.
-    Request(String),
-    /// A connector.
-    Connector(String),
-}
-
-/// A connector as it is written: without a namespace, that of the command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrittenConnector(String);
-
-impl WrittenConnector {
-    /// Its namespace and name, in this namespace if it names none.
-    #[must_use]
-    pub fn within(&self, namespace: &str) -> NamespacedName {
-        let (namespace, name) = self.0.split_once('/').unwrap_or((namespace, &self.0));
-        NamespacedName::new(namespace, name)
-    }
-}
-
-fn written_connector(text: &str) -> Result<WrittenConnector, String> {
-    match pod_wish::connector("namespace", text) {
-        Ok(_) => Ok(WrittenConnector(text.to_owned())),
-        Err(_) => Err("write a connector as NAME or NAMESPACE/NAME".to_owned()),
-    }
-}
-
-fn phase(text: &str) -> Result<Phase, String> {
-    let mut all = Phase::ALL.iter();
-    let found = all.find(|it| it.as_str().eq_ignore_ascii_case(text));
-    found.copied().ok_or_else(|| {
-        let all: Vec<_> = Phase::ALL.iter().map(|it| it.as_str()).collect();
-        format!("write one of {}", all.join(", "))
-    })
-}
-
-/// A service account as it is written: without a namespace, that of the command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrittenAccount {
-    /// Its namespace, if one is written.
-    pub namespace: Option<String>,
-    /// Its name.
-    pub name: String,
-}
-
-impl WrittenAccount {
-    /// Its namespace and name, in this namespace if it names none.
-    #[must_use]
-    pub fn within(&self, namespace: &str) -> NamespacedName {
-        let namespace = self.namespace.as_deref().unwrap_or(namespace);
-        NamespacedName::new(namespace, &self.name)
-    }
-}
-
-fn explain_target(text: &str) -> Result<ExplainTarget, String> {
-    let (kind, name) = text.split_once('/').unwrap_or(("pod", text));
-    let target: fn(String) -> ExplainTarget = match kind {
-        "pod" | "pods" | "po" => ExplainTarget::Pod,
-        "areq" | "accessrequest" | "accessrequests" => ExplainTarget::Request,
-        "connector" | "connectors" | "conn" => ExplainTarget::Connector,
-        _ => {
-            return Err(format!(
-                "`{kind}` cannot be explained: write pod/NAME, areq/NAME or connector/NAME"
-            ));
-        }
-    };
-    if is_dns_subdomain(name) {
-        Ok(target(name.to_owned()))
-    } else {
-        Err(format!("`{name}` is no name of an object"))
-    }
-}
-
-/// A service account, as NAME, NAMESPACE/NAME or system:serviceaccount:NAMESPACE:NAME.
-pub(crate) fn account(text: &str) -> Result<WrittenAccount, String> {
-    let short = text.strip_prefix("system:serviceaccount:");
-    let (namespace, name) = match short {
-        Some(rest) => rest
-            .split_once(':')
-            .map_or((None, rest), |(a, b)| (Some(a), b)),
-        None => text
-            .split_once('/')
-            .map_or((None, text), |(a, b)| (Some(a), b)),
-    };
-    let is_valid = namespace.is_none_or(is_dns_label) && is_dns_subdomain(name);
-    if is_valid && (short.is_none() || namespace.is_some()) {
-        Ok(WrittenAccount {
-            namespace: namespace.map(str::to_owned),
-            name: name.to_owned(),
-        })
-    } else {
-        Err("write a service account as NAME or NAMESPACE/NAME".to_owned())
-    }
-}
-
-pub(crate) fn permission(text: &str) -> Result<Permission, String> {
-    Permission::from_segment(text).ok_or_else(|| "write apis or proxy".to_owned())
-}
-
-fn namespace(text: &str) -> Result<String, String> {
-    if is_dns_label(text) {
-        Ok(text.to_owned())
-    } else {
-        Err("not the name of a namespace".to_owned())
-    }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let number = text.strip_suffix('s').unwrap_or(text);
-    match number.parse() {
-        Ok(seconds @ 1..=3600) => Ok(Duration::from_secs(seconds)),
-        Ok(_) | Err(_) => Err("write seconds between 1 and 3600, such as 30 or 30s".to_owned()),
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -575,69 +295,5 @@ mod tests {
         assert_eq!(common.as_user.as_deref(), Some("alice"));
         assert_eq!(common.as_groups, ["qa", "dev"]);
         assert!(parse(&["--as-group", "qa", "version"]).is_err());
-    }
-
-    #[test]
-    fn a_target_is_a_kind_and_a_name() {
-        let target = |text: &str| explain_target(text);
-        for pod in ["x", "pod/x", "po/x", "pods/x"] {
-            assert_eq!(target(pod), Ok(ExplainTarget::Pod("x".to_owned())));
-        }
-        assert_eq!(target("areq/x"), Ok(ExplainTarget::Request("x".to_owned())));
-        assert_eq!(
-            target("conn/x"),
-            Ok(ExplainTarget::Connector("x".to_owned()))
-        );
-        for (wrong, told) in [
-            ("secret/x", "write pod/NAME"),
-            ("pod/", "is no name"),
-            ("pod/a b", "is no name"),
-            ("", "is no name"),
-        ] {
-            assert!(target(wrong).unwrap_err().contains(told), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn an_account_is_written_in_three_ways() {
-        for (text, namespace) in [
-            ("builder", None),
-            ("team-a/builder", Some("team-a")),
-            ("system:serviceaccount:team-a:builder", Some("team-a")),
-        ] {
-            let found = account(text).unwrap();
-            assert_eq!(found.name, "builder");
-            assert_eq!(found.namespace.as_deref(), namespace);
-            let within = found.within("home");
-            assert_eq!(within.namespace, namespace.unwrap_or("home"));
-        }
-        for wrong in ["", "a/b/c", "A/b", "system:serviceaccount:b"] {
-            assert!(account(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_connector_is_written_with_or_without_its_namespace() {
-        let within = |text: &str| written_connector(text).unwrap().within("home").to_string();
-        assert_eq!(within("harbor"), "home/harbor");
-        assert_eq!(within("tools/harbor"), "tools/harbor");
-        for wrong in ["", "/", "a/b/c", "A"] {
-            assert!(written_connector(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_phase_is_written_in_any_case() {
-        assert_eq!(phase("pending"), Ok(Phase::Pending));
-        assert!(phase("open").unwrap_err().contains("Pending, Granted"));
-    }
-
-    #[test]
-    fn a_timeout_is_given_in_seconds() {
-        assert_eq!(seconds("5"), Ok(Duration::from_secs(5)));
-        assert_eq!(seconds("5s"), Ok(Duration::from_secs(5)));
-        for wrong in ["", "0", "-1", "5m", "4000"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -7,6 +7,7 @@ mod checks;
 mod collect;
 mod ends;
 mod force;
+pub mod foresee;
 mod next;
 mod next_checks;
 mod observe;
@@ -23,6 +24,7 @@ use jiff::Timestamp;
 pub use observe::NothingToExplain;
 pub use report::Explanation;
 use report::{AccessWord, EndShown};
+use seen::Observed;
 pub use text::end_text;
 
 use crate::args::{ExplainArgs, ExplainTarget};
@@ -54,12 +56,12 @@ pub async fn explain(
     now: Timestamp,
 ) -> Result<(Explanation, Vec<MissedRead>), ExplainError> {
     let within = |name: &str| NamespacedName::new(namespace, name);
-    let observed = match &args.target {
+    let mut observed = match &args.target {
         ExplainTarget::Pod(name) => {
-            observe::pod(reads, system_namespace, within(name), ANY_VERB).await
+            of_waiting(reads, system_namespace, &Waiting::Pod(within(name))).await?
         }
         ExplainTarget::Request(name) => {
-            observe::request(reads, system_namespace, within(name)).await
+            of_waiting(reads, system_namespace, &Waiting::Request(within(name))).await?
         }
         ExplainTarget::Connector(name) => {
             let account = args.as_account.as_ref().ok_or(ExplainError::NoAccount)?;
@@ -69,13 +71,33 @@ pub async fn explain(
                 name: name.clone(),
             };
             let permission = args.permission;
-            Ok(observe::connector(reads, system_namespace, connector, permission, account).await)
+            observe::connector(reads, system_namespace, connector, permission, account).await
         }
     };
-    let mut observed = observed.map_err(ExplainError::Nothing)?;
     collect::judge_all(reads, modules, &mut observed).await;
     let explanation = tell::explain(&observed, now);
     Ok((explanation, observed.unread))
+}
+
+/// A pod or a request that may wait.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waiting {
+    /// A pod.
+    Pod(NamespacedName),
+    /// A request.
+    Request(NamespacedName),
+}
+
+async fn of_waiting(
+    reads: &ClusterReads,
+    system_namespace: &str,
+    waiting: &Waiting,
+) -> Result<Observed, ExplainError> {
+    let observed = match waiting {
+        Waiting::Pod(name) => observe::pod(reads, system_namespace, name.clone(), ANY_VERB).await,
+        Waiting::Request(name) => observe::request(reads, system_namespace, name.clone()).await,
+    };
+    observed.map_err(ExplainError::Nothing)
 }
 
 /// The explanation of a pod with a verb of its own, without a look at the objects of checks.

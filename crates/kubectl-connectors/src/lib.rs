@@ -3,7 +3,8 @@
 //! Owns the command line, the reads as its user, and the reports with their one schema. Decisions are those of
 //! `connectors-api` and `authz`: the plugin runs the code of the services on what its user may read.
 //!
-//! Knows no service of the installation, and writes nothing: access reviews are created and not stored.
+//! Knows no service of the installation. `approve` and `reject` write one approval object as the user; everything else
+//! only reads, and access reviews are created and not stored.
 //!
 //! Invariant: what the user may not read is named, and never counts as absent. No token or secret is in any output.
 
@@ -12,6 +13,8 @@
     reason = "doc comments become descriptions of the schema, in which the kinds of Kubernetes are plain words"
 )]
 
+pub mod answer;
+pub mod approval_write;
 pub mod args;
 mod bindings;
 pub mod can_i;
@@ -37,6 +40,7 @@ pub mod terms;
 pub mod top;
 pub mod unread;
 pub mod who_can;
+pub mod writes;
 pub mod yaml;
 mod yaml_weight;
 
@@ -47,6 +51,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use service_kit::{clock, report as chain};
 
+use answer::Consent;
 use args::Args;
 use exit::ExitWord;
 use modules::Modules;
@@ -80,6 +85,7 @@ pub fn main() -> ExitCode {
             let mut output = io::stdout();
             output.write_all(text.as_bytes()).is_ok() && output.flush().is_ok()
         }),
+        ask: Box::new(ask),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -89,6 +95,24 @@ pub fn main() -> ExitCode {
         Err(error) => return failed(&chain(&error)),
     };
     told(&outcome)
+}
+
+/// Asks the user on the terminal. Only `y` or `yes` is a yes.
+fn ask(question: &str) -> Consent {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Consent::NoTerminal;
+    }
+    let mut terminal = io::stderr();
+    let asked = terminal.write_all(question.as_bytes());
+    if asked.and_then(|()| terminal.flush()).is_err() {
+        return Consent::NoTerminal;
+    }
+    let mut line = String::new();
+    let said = io::stdin().read_line(&mut line).is_ok();
+    match line.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" if said => Consent::Given,
+        _ => Consent::Declined,
+    }
 }
 
 fn failed(why: &str) -> ExitCode {

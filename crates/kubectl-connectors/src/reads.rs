@@ -1,30 +1,33 @@
-//! All calls to the API server. Each is a read; access reviews are created and not stored.
+//! All reads. Access reviews are created and not stored.
 
+mod follow;
+
+use std::any::{Any, type_name};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
-use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use connectors_api::access_policy::ObjectKind;
 use connectors_api::{AccessPolicy, AccessRequest, names, parse};
-use futures::StreamExt as _;
 use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
     SubjectAccessReviewSpec, SubjectAccessReviewStatus,
 };
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use kube::api::{DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::core::ApiResource;
 use kube::discovery::Scope;
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use service_kit::admission::rule_since;
 use service_kit::kinds::{discovered, whole};
 use service_kit::retry::{Backoff, CallError, RetryPolicy};
 use service_kit::watches::{Guarded, Parse, Unreadable};
-use tokio::time::sleep;
 
 use crate::secrecy;
 use crate::unread::{MissedRead, ReadOf, ReadVerb};
@@ -102,10 +105,13 @@ pub struct ClusterReads {
     calls: RetryPolicy,
     /// The user entry of the kubeconfig, for errors.
     user: Option<String>,
+    /// The answers so far, by their call. None if each call is made.
+    known: Option<Rc<RefCell<KnownAnswers>>>,
 }
 
-/// The pause before a list after a watch that broke.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Answers by their call.
+type KnownAnswers = HashMap<String, Box<dyn Any>>;
+
 /// The number of objects in one page where tenants write them. Each may have 1.5 MB.
 const PAGE: u32 = 16;
 /// The limit of bytes in all objects that one check finds. The request-controller has the same.
@@ -125,13 +131,46 @@ impl ClusterReads {
             client,
             calls,
             user,
+            known: None,
         }
+    }
+
+    /// The same, but a call that was answered is not made again. It does not keep pods and check objects.
+    #[must_use]
+    pub fn remembering(&self) -> Self {
+        Self {
+            known: Some(Rc::default()),
+            ..self.clone()
+        }
+    }
+
+    /// The answer to a call, from memory if it is there.
+    async fn remembered<T: Clone + 'static>(
+        &self,
+        call: ReadOf<'_>,
+        labels: &str,
+        read: impl Future<Output = ReadResult<T>>,
+    ) -> ReadResult<T> {
+        let Some(known) = &self.known else {
+            return read.await;
+        };
+        let key = format!("{call} {labels} {}", type_name::<T>());
+        let found = known
+            .borrow()
+            .get(&key)
+            .and_then(|it| it.downcast_ref().cloned());
+        if let Some(found) = found {
+            return found;
+        }
+        let answer = read.await;
+        known.borrow_mut().insert(key, Box::new(answer.clone()));
+        answer
     }
 
     /// An object of a kind with namespaces, if there is one.
     pub async fn one<K, P>(&self, namespace: &str, name: &str) -> ReadResult<Option<Found<K>>>
     where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug,
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + 'static,
         P: Parse<K>,
         Guarded<K, P>: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
             + DeserializeOwned
@@ -141,8 +180,11 @@ impl ClusterReads {
         let api: Api<Guarded<K, P>> = Api::namespaced(self.client.clone(), namespace);
         let resource = resource_of::<K>();
         let read = get(&resource, namespace, name);
-        let found = self.call(read, || api.get_opt(name)).await?;
-        Ok(found.map(|it| it.object.map_err(Box::new)))
+        let found = async {
+            let found = self.call(read, || api.get_opt(name)).await?;
+            Ok(found.map(|it| it.object.map_err(Box::new)))
+        };
+        self.remembered(read, "", found).await
     }
 
     /// An object of a kind without namespaces, if there is one.
@@ -151,21 +193,24 @@ impl ClusterReads {
         K: Resource<Scope = ClusterResourceScope, DynamicType = ()>
             + Clone
             + Debug
-            + DeserializeOwned,
+            + DeserializeOwned
+            + 'static,
     {
         let api: Api<Guarded<K>> = Api::all(self.client.clone());
         let resource = resource_of::<K>();
-        let found = self
-            .call(get(&resource, "", name), || api.get_opt(name))
-            .await?;
-        Ok(found.map(|it| it.object.map_err(Box::new)))
+        let read = get(&resource, "", name);
+        let found = async {
+            let found = self.call(read, || api.get_opt(name)).await?;
+            Ok(found.map(|it| it.object.map_err(Box::new)))
+        };
+        self.remembered(read, "", found).await
     }
 
     /// All objects of a kind with namespaces: of one namespace, or of all if it is empty. It makes one call, whatever
     /// the number of objects.
     pub async fn all<K, P>(&self, namespace: &str, labels: &str) -> ReadResult<Vec<Found<K>>>
     where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug,
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + 'static,
         P: Parse<K>,
         Guarded<K, P>: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
             + DeserializeOwned
@@ -180,15 +225,16 @@ impl ClusterReads {
         let resource = resource_of::<K>();
         let params = with_labels(labels);
         let read = list(&resource, namespace);
-        let listed = self.call(read, || api.list(&params)).await?;
-        Ok(listed
-            .items
-            .into_iter()
-            .map(|it| it.object.map_err(Box::new))
-            .collect())
+        let found = async {
+            let listed = self.call(read, || api.list(&params)).await?;
+            let found = listed.items.into_iter();
+            Ok(found.map(|it| it.object.map_err(Box::new)).collect())
+        };
+        self.remembered(read, labels, found).await
     }
 
-    /// The first objects of a kind with these labels, in one call, and whether there are more.
+    /// The first objects of a kind with these labels, in one call, and whether there are more. The namespace is empty for
+    /// all.
     pub async fn first<K, P>(
         &self,
         namespace: &str,
@@ -203,7 +249,11 @@ impl ClusterReads {
             + Clone
             + Debug,
     {
-        let api: Api<Guarded<K, P>> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Guarded<K, P>> = if namespace.is_empty() {
+            Api::all(self.client.clone())
+        } else {
+            Api::namespaced(self.client.clone(), namespace)
+        };
         let resource = resource_of::<K>();
         let params = with_labels(labels).limit(most);
         let read = list(&resource, namespace);
@@ -212,77 +262,6 @@ impl ClusterReads {
         let found = listed.items.into_iter();
         let found = found.map(|it| it.object.map_err(Box::new)).collect();
         Ok((found, is_cut))
-    }
-
-    /// Passes on all objects, and then those of each change, until `each` returns that this is enough. A deleted
-    /// object is passed on once more.
-    pub async fn follow<K, P>(
-        &self,
-        namespace: &str,
-        mut each: impl FnMut(Vec<Found<K>>) -> bool,
-    ) -> ReadResult<()>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + 'static,
-        P: Parse<K> + 'static,
-        Guarded<K, P>: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + DeserializeOwned
-            + Clone
-            + Debug
-            + 'static,
-    {
-        let api: Api<Guarded<K, P>> = if namespace.is_empty() {
-            Api::all(self.client.clone())
-        } else {
-            Api::namespaced(self.client.clone(), namespace)
-        };
-        let resource = resource_of::<K>();
-        let read = list(&resource, namespace);
-        // The versions that were passed on. A list after a gap repeats known versions.
-        let mut known: HashMap<String, String> = HashMap::new();
-        loop {
-            let params = ListParams::default();
-            let listed = self.call(read, || api.list(&params)).await?;
-            let mut version = listed.metadata.resource_version.unwrap_or_default();
-            let is_first = known.is_empty();
-            let news = listed.items.into_iter().filter(|it| is_new(&mut known, it));
-            let news: Vec<_> = news.map(|it| it.object.map_err(Box::new)).collect();
-            if (is_first || !news.is_empty()) && !each(news) {
-                return Ok(());
-            }
-            loop {
-                let params = WatchParams::default();
-                let changes = self.call(read, || api.watch(&params, &version)).await?;
-                let mut changes = pin!(changes);
-                let mut is_over = false;
-                while let Some(change) = changes.next().await {
-                    match change {
-                        Ok(WatchEvent::Added(it) | WatchEvent::Modified(it)) => {
-                            version = it.resource_version().unwrap_or(version);
-                            if is_new(&mut known, &it) && !each(vec![it.object.map_err(Box::new)]) {
-                                return Ok(());
-                            }
-                        }
-                        Ok(WatchEvent::Deleted(it)) => {
-                            version = it.resource_version().unwrap_or(version);
-                            known.remove(&it.uid().unwrap_or_default());
-                            if !each(vec![it.object.map_err(Box::new)]) {
-                                return Ok(());
-                            }
-                        }
-                        Ok(WatchEvent::Bookmark(it)) => version = it.metadata.resource_version,
-                        // The version is too old, or the connection broke.
-                        Ok(WatchEvent::Error(_)) | Err(_) => {
-                            is_over = true;
-                            break;
-                        }
-                    }
-                }
-                if is_over {
-                    sleep(PAUSE).await;
-                    break;
-                }
-            }
-        }
     }
 
     /// All objects of a kind without namespaces, in one call.
@@ -308,20 +287,23 @@ impl ClusterReads {
     pub async fn served(&self, kind: &ObjectKind) -> ReadResult<KindServed> {
         let ObjectKind { api_version, kind } = kind;
         let read = get(api_version, "", kind);
-        let found = self.call(read, || discovered(&self.client, api_version, kind));
-        Ok(match found.await? {
-            None => KindServed::Missing,
-            Some((_, capabilities)) if capabilities.scope == Scope::Cluster => {
-                KindServed::ClusterScoped
-            }
-            Some((resource, capabilities)) => {
-                let mut parts = capabilities.subresources.iter();
-                KindServed::Namespaced {
-                    has_status: parts.any(|(part, _)| part.plural == "status"),
-                    resource: Box::new(resource),
+        let served = async {
+            let found = self.call(read, || discovered(&self.client, api_version, kind));
+            Ok(match found.await? {
+                None => KindServed::Missing,
+                Some((_, capabilities)) if capabilities.scope == Scope::Cluster => {
+                    KindServed::ClusterScoped
                 }
-            }
-        })
+                Some((resource, capabilities)) => {
+                    let mut parts = capabilities.subresources.iter();
+                    KindServed::Namespaced {
+                        has_status: parts.any(|(part, _)| part.plural == "status"),
+                        resource: Box::new(resource),
+                    }
+                }
+            })
+        };
+        self.remembered(read, "", served).await
     }
 
     /// An object of any kind with namespaces.
@@ -402,8 +384,12 @@ impl ClusterReads {
         };
         let read = create("subjectaccessreviews.authorization.k8s.io");
         let params = PostParams::default();
-        let answer = self.call(read, || api.create(&params, &review)).await?;
-        Ok(answer.status.unwrap_or_default())
+        let answer = async {
+            let answer = self.call(read, || api.create(&params, &review)).await?;
+            Ok(answer.status.unwrap_or_default())
+        };
+        let asked = format!("{} {question:?}", user.name);
+        self.remembered(read, &asked, answer).await
     }
 
     /// Whether the user may do something.
@@ -422,6 +408,23 @@ impl ClusterReads {
         Ok(answer.status.unwrap_or_default())
     }
 
+    /// The user, as the API server knows it.
+    pub async fn me(&self) -> ReadResult<authz::User> {
+        let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
+        let review = SelfSubjectReview::default();
+        let read = create("selfsubjectreviews.authentication.k8s.io");
+        let params = PostParams::default();
+        let answer = self.call(read, || api.create(&params, &review)).await?;
+        let user = answer
+            .status
+            .and_then(|it| it.user_info)
+            .unwrap_or_default();
+        Ok(authz::User {
+            name: user.username.unwrap_or_default(),
+            groups: user.groups.unwrap_or_default(),
+        })
+    }
+
     /// The time since which the admission rule that protects the creators of pipeline runs is in force.
     pub async fn creators_since(&self) -> ReadResult<Option<Timestamp>> {
         let read = get(
@@ -429,8 +432,11 @@ impl ClusterReads {
             "",
             names::CREATOR_RULE,
         );
-        let since = rule_since(&self.client, &self.calls, names::CREATOR_RULE).await;
-        since.map_err(|error| self.unread(read, &error))
+        let since = async {
+            let since = rule_since(&self.client, &self.calls, names::CREATOR_RULE).await;
+            since.map_err(|error| self.unread(read, &error))
+        };
+        self.remembered(read, "", since).await
     }
 
     async fn call<T, F, A>(&self, read: ReadOf<'_>, attempt: A) -> ReadResult<T>
@@ -446,13 +452,6 @@ impl ClusterReads {
         let told = secrecy::told(error, self.user.as_deref());
         MissedRead::of(read, error.status(), &told)
     }
-}
-
-/// True for an object in a version that was not passed on yet.
-fn is_new<K: Resource>(known: &mut HashMap<String, String>, object: &K) -> bool {
-    let uid = object.uid().unwrap_or_default();
-    let version = object.resource_version().unwrap_or_default();
-    known.insert(uid, version.clone()) != Some(version)
 }
 
 const fn get<'a>(resource: &'a str, namespace: &'a str, name: &'a str) -> ReadOf<'a> {

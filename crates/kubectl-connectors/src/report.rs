@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::answer::AnswerShown;
 use crate::can_i::CanIShown;
 use crate::doctor::Diagnosis;
 use crate::explain::Explanation;
@@ -47,6 +48,8 @@ pub enum ReportBody {
     Top(TopList),
     /// Of `doctor`.
     Diagnosis(Diagnosis),
+    /// Of `approve` and `reject`.
+    Answer(AnswerShown),
     /// Of `policy lint`.
     PolicyLint(LintReport),
     /// Of `policy test`.

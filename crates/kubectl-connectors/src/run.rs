@@ -1,23 +1,18 @@
 //! From the command line to what is printed.
 
+mod question;
+
 use std::fmt;
 
 use clap::CommandFactory as _;
-use connectors_api::AccessRequest;
-use connectors_api::connector::Selectable;
-use connectors_api::labels::MANAGED_BY;
-use connectors_api::names;
 use jiff::Timestamp;
-use k8s_openapi::api::rbac::v1::RoleBinding;
 use schemars::schema_for;
 use service_kit::report as chain;
-use service_kit::watches::{Labelled, Plain};
 
-use crate::args::{
-    Args, CanIArgs, CommonFlags, GrantsArgs, PluginCommand, PolicyCommand, RequestsArgs, TopArgs,
-    WhoCanArgs,
-};
-use crate::can_i::{self, Asking, CanIQuestion};
+use crate::answer::{self, Consent};
+use crate::approval_write::ApprovalAnswer;
+use crate::args::{Args, CommonFlags, PluginCommand, PolicyCommand};
+use crate::can_i;
 use crate::connect::{self, Connection};
 use crate::doctor;
 use crate::exit::ExitWord;
@@ -28,14 +23,14 @@ use crate::lint;
 use crate::modules::Modules;
 use crate::output::{self, Colours, Format, Tone};
 use crate::policy_test::{self, report::TestFormat};
-use crate::rbac;
-use crate::reads::{ClusterReads, Found, Strict};
+use crate::reads::ClusterReads;
 use crate::report::{Report, ReportBody};
-use crate::requests::{self, RequestFilter};
-use crate::terms::NamespacedName;
+use crate::requests;
 use crate::top;
-use crate::unread::{MissedRead, Presence, UnreadWhy};
-use crate::who_can::{self, WhoCanQuestion};
+use crate::unread::MissedRead;
+use crate::who_can;
+use crate::writes::AnswerWriter;
+use question::Question;
 
 /// The environment of the program.
 pub struct RunPlace {
@@ -47,6 +42,8 @@ pub struct RunPlace {
     pub now: fn() -> Timestamp,
     /// Prints while a command continues. False when there is no reader any more.
     pub print: Box<dyn Fn(&str) -> bool>,
+    /// Shows a text on the terminal, and asks whether to go on.
+    pub ask: Box<dyn Fn(&str) -> Consent>,
 }
 
 impl fmt::Debug for RunPlace {
@@ -109,10 +106,12 @@ pub async fn run(args: Args, place: &RunPlace) -> Outcome {
         | PluginCommand::WhoCan(_)
         | PluginCommand::CanI(_)
         | PluginCommand::Top(_)
-        | PluginCommand::Doctor(_)) => question,
+        | PluginCommand::Doctor(_)
+        | PluginCommand::Approve(_)
+        | PluginCommand::Reject(_)) => question,
     };
     match connect::connect(&common).await {
-        Ok(connection) => ask(&question, &common, connection, place).await,
+        Ok(connection) => Box::pin(ask(&question, &common, connection, place)).await,
         Err(error) => Outcome::error(ExitWord::Unknown, &chain(&error)),
     }
 }
@@ -130,6 +129,7 @@ pub async fn ask(
         user,
     } = connection;
     let asked = Question {
+        writer: AnswerWriter::new(client.clone(), user.clone(), common.request_timeout),
         reads: ClusterReads::new(client, user, common.request_timeout),
         namespace,
         system_namespace: &common.system_namespace,
@@ -166,210 +166,12 @@ pub async fn ask(
             let (diagnosis, unread) = found.await;
             asked.printed(&Report::new(ReportBody::Diagnosis(diagnosis), unread))
         }
+        PluginCommand::Approve(args) => asked.answer(ApprovalAnswer::Approve, args).await,
+        PluginCommand::Reject(args) => asked.answer(ApprovalAnswer::Reject, args).await,
         PluginCommand::Policy(_)
         | PluginCommand::Completion(_)
         | PluginCommand::Schema
         | PluginCommand::Version => Outcome::error(ExitWord::Usage, "this command asks no cluster"),
-    }
-}
-
-/// The values that all commands that ask a cluster share.
-struct Question<'a> {
-    reads: ClusterReads,
-    namespace: String,
-    system_namespace: &'a str,
-    place: &'a RunPlace,
-    format: Format,
-    now: Timestamp,
-}
-
-impl Question<'_> {
-    async fn all_requests(&self, namespace: &str) -> Result<Vec<Found<AccessRequest>>, MissedRead> {
-        self.reads.all::<AccessRequest, Strict>(namespace, "").await
-    }
-
-    async fn requests(&self, args: &RequestsArgs) -> Outcome {
-        let namespace = args.scope.of(&self.namespace);
-        let filter = RequestFilter {
-            connector: args.connector.clone(),
-            phase: args.phase,
-            pod_namespace: args.pod_namespace.clone(),
-        };
-        if args.watch {
-            return self.watch(namespace, &filter).await;
-        }
-        match self.all_requests(namespace).await {
-            Ok(found) => {
-                let listed = requests::list(&found, &filter, self.now);
-                self.printed(&Report::new(ReportBody::RequestList(listed), Vec::new()))
-            }
-            Err(unread) => Outcome::unread(&unread),
-        }
-    }
-
-    /// Prints the list, and then each change, until there is no reader or the API server gives up.
-    async fn watch(&self, namespace: &str, filter: &RequestFilter) -> Outcome {
-        let mut is_first = true;
-        let each = |found: Vec<Found<AccessRequest>>| {
-            let now = (self.place.now)();
-            let listed = requests::list(&found, filter, now);
-            let is_head = std::mem::take(&mut is_first);
-            if listed.requests.is_empty() && !is_head {
-                return true;
-            }
-            let text = match self.format {
-                Format::Table if is_head => requests::text(&listed, self.place.colours),
-                Format::Table => requests::lines(&listed, self.place.colours),
-                Format::Json | Format::Yaml => {
-                    let report = Report::new(ReportBody::RequestList(listed), Vec::new());
-                    match self.text(&report) {
-                        Ok(text) if self.format == Format::Yaml => format!("---\n{text}"),
-                        Ok(text) => text,
-                        Err(error) => error,
-                    }
-                }
-            };
-            (self.place.print)(&text)
-        };
-        let followed = self.reads.follow::<AccessRequest, Strict>(namespace, each);
-        match followed.await {
-            Ok(()) => Outcome::said(""),
-            Err(unread) => Outcome::unread(&unread),
-        }
-    }
-
-    async fn grants(&self, args: &GrantsArgs) -> Outcome {
-        let namespace = args.scope.of(&self.namespace);
-        let managed = format!("{MANAGED_BY}={}", names::MANAGED_BY);
-        // The requests come last: a binding is written after its request.
-        let bindings = self.reads.all::<RoleBinding, Plain>(namespace, &managed);
-        let bindings = bindings.await;
-        let requests = self.all_requests(namespace).await;
-        let requests = match requests {
-            Ok(requests) => requests,
-            Err(unread) => return Outcome::unread(&unread),
-        };
-        let (bindings, unread) = match bindings {
-            Ok(bindings) => (Some(bindings), Vec::new()),
-            Err(unread) => (None, vec![unread]),
-        };
-        let connector = args.connector.as_deref();
-        let listed = grants::list(&requests, bindings.as_deref(), connector, self.now);
-        self.printed(&Report::new(ReportBody::GrantList(listed), unread))
-    }
-
-    /// An error if there is no such connector. A connector that could not be read may be there.
-    async fn connector(
-        &self,
-        name: &NamespacedName,
-        unread: &mut Vec<MissedRead>,
-    ) -> Result<(), Outcome> {
-        let NamespacedName { namespace, name } = name;
-        let found = self.reads.one::<Selectable, Labelled>(namespace, name);
-        match Presence::of(found.await, unread) {
-            Presence::Absent => {
-                let why = format!(
-                    "there is no connector {namespace}/{name}: `kubectl -n {namespace} get connectors` lists those that there \
-                     are"
-                );
-                Err(Outcome::error(ExitWord::Unknown, &why))
-            }
-            Presence::Unread | Presence::There(_) => Ok(()),
-        }
-    }
-
-    async fn who_can(&self, args: &WhoCanArgs) -> Outcome {
-        let connector = args.connector.within(&self.namespace);
-        let mut unread = Vec::new();
-        if let Err(missing) = self.connector(&connector, &mut unread).await {
-            return missing;
-        }
-        let rbac = rbac::read(&self.reads, &connector.namespace, &mut unread).await;
-        let requests = match self.all_requests(&connector.namespace).await {
-            Ok(found) => Some(found.into_iter().flatten().collect::<Vec<_>>()),
-            Err(problem) => {
-                unread.push(problem);
-                None
-            }
-        };
-        let question = WhoCanQuestion {
-            namespace: &connector.namespace,
-            connector: &connector.name,
-            permission: args.permission,
-            verb: &args.verb,
-        };
-        let who = who_can::who_can(question, &rbac, requests.as_deref(), self.now);
-        self.printed(&Report::new(ReportBody::WhoCan(who), unread))
-    }
-
-    async fn can_i(&self, args: &CanIArgs) -> Outcome {
-        let who = match (&args.as_account, &args.pod) {
-            (_, Some(pod)) => Asking::Pod(pod.within(&self.namespace)),
-            (Some(account), None) => Asking::Account(account.within(&self.namespace)),
-            (None, None) => Asking::User,
-        };
-        let connector = args.connector.within(&self.namespace);
-        let mut missed = Vec::new();
-        if let Err(missing) = self.connector(&connector, &mut missed).await {
-            return missing;
-        }
-        let question = CanIQuestion {
-            who,
-            connector,
-            permission: args.permission,
-            verb: args.verb.clone(),
-        };
-        let answer = can_i::can_i(&self.reads, question, self.system_namespace, self.now);
-        match answer.await {
-            Ok((shown, mut unread)) => {
-                unread.extend(missed);
-                unread.sort();
-                unread.dedup();
-                self.printed(&Report::new(ReportBody::CanI(shown), unread))
-            }
-            Err(error) => not_explained(&error),
-        }
-    }
-
-    async fn top(&self, args: &TopArgs) -> Outcome {
-        match self.all_requests(args.scope.of(&self.namespace)).await {
-            Ok(found) => {
-                let listed = requests::list(&found, &RequestFilter::default(), self.now);
-                let top = top::top(&listed, args.limit);
-                self.printed(&Report::new(ReportBody::Top(top), Vec::new()))
-            }
-            Err(unread) => Outcome::unread(&unread),
-        }
-    }
-
-    fn text(&self, report: &Report) -> Result<String, String> {
-        match self.format {
-            Format::Table => Ok(table(report, self.place.colours, self.now)),
-            Format::Json | Format::Yaml => for_programs(report, self.format),
-        }
-    }
-
-    /// A report in the requested form. Failed reads are written to standard error, and are in the report for programs
-    /// too.
-    fn printed(&self, report: &Report) -> Outcome {
-        let mut errors = String::new();
-        for unread in &report.unread {
-            let head = match unread.why {
-                UnreadWhy::Forbidden | UnreadWhy::Unauthorized => "not readable",
-                UnreadWhy::NotServed | UnreadWhy::Failed => "not read",
-            };
-            let line = format!("{head}: {}", unread.message);
-            errors.push_str(&self.place.colours.paint(Tone::Open, &line));
-            errors.push('\n');
-        }
-        match self.text(report) {
-            Ok(output) => Outcome {
-                output,
-                errors,
-                exit: exit(report),
-            },
-            Err(error) => Outcome::error(ExitWord::Unknown, &error),
-        }
     }
 }
 
@@ -461,6 +263,7 @@ fn exit(report: &Report) -> ExitWord {
         ReportBody::WhoCan(who) if who.complete && who.pods.is_some() => ExitWord::Yes,
         ReportBody::GrantList(_) | ReportBody::WhoCan(_) => ExitWord::Unknown,
         ReportBody::Diagnosis(diagnosis) => doctor::exit(diagnosis, report.unread.is_empty()),
+        ReportBody::Answer(shown) => answer::exit(shown),
         ReportBody::PolicyLint(report) => lint::exit(report, false),
         ReportBody::PolicyTestReport(report) => policy_test::report::exit(report),
     }
@@ -477,6 +280,7 @@ fn table(report: &Report, colours: Colours, now: Timestamp) -> String {
         ReportBody::Diagnosis(diagnosis) => {
             doctor::text(diagnosis, report.unread.is_empty(), colours)
         }
+        ReportBody::Answer(shown) => answer::text::text(shown, now, colours),
         ReportBody::PolicyLint(report) => lint::text(report, colours),
         ReportBody::PolicyTestReport(report) => policy_test::report::text(report, colours),
     }

@@ -66,7 +66,11 @@ pub(crate) fn is_review(on: &Resource) -> bool {
             "authorization.k8s.io",
             "v1",
             "subjectaccessreviews" | "localsubjectaccessreviews" | "selfsubjectaccessreviews"
-        ) | ("authentication.k8s.io", "v1", "tokenreviews")
+        ) | (
+            "authentication.k8s.io",
+            "v1",
+            "tokenreviews" | "selfsubjectreviews"
+        )
     )
 }
 
@@ -79,6 +83,10 @@ pub(crate) fn answer(
 ) -> Result<Value, Refusal> {
     let (kind, status) = match on.plural.as_str() {
         "tokenreviews" => ("TokenReview", token_status(state, body)?),
+        "selfsubjectreviews" => {
+            let user = json!({"username": caller.user, "groups": caller.groups});
+            ("SelfSubjectReview", json!({ "userInfo": user }))
+        }
         "selfsubjectaccessreviews" => {
             let status = access_status(state, &caller.as_user(), body)?;
             ("SelfSubjectAccessReview", status)

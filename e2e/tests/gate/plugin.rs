@@ -2,9 +2,13 @@
 
 use std::process::Command;
 
-use e2e::{api::kinds::POD, images::programs_dir};
+use e2e::{
+    api::kinds::{POD, SIGN_OFF},
+    images::programs_dir,
+};
 use serde_json::Value;
 
+use crate::support::rights::{self, RightHolder, RightRule};
 use crate::support::{Approval, CONNECTOR, Gate, name, wait_until};
 
 /// The answer of the plugin to a command line.
@@ -90,4 +94,51 @@ fn a_user_without_rights_is_told_what_may_not_be_read() {
         session.expect(3, &["stranger"]);
         assert!(!session.text.contains("release"), "{}", session.text);
     }
+}
+
+/// A user who may read what `approve` shows, and write the state of sign-offs.
+fn board(gate: &Gate) -> String {
+    let user = format!("board-{}", gate.namespace());
+    let rule = |group, resource, verbs| RightRule {
+        group,
+        resource,
+        name: None,
+        verbs,
+    };
+    let rules = [
+        rule("", "pods", &["get"]),
+        rule("connectors.alauda.io", "*", &["get", "list"]),
+        rule("e2e.example.com", "signoffs", &["get", "list"]),
+        rule("e2e.example.com", "signoffs/status", &["patch"]),
+    ];
+    rights::give(gate, "board", &rules, RightHolder::User(&user));
+    user
+}
+
+#[test]
+fn a_board_approves_and_rejects_with_the_plugin_and_a_stranger_does_not() {
+    let gate = Gate::new("plugin-answers");
+    gate.create_policy("release", Approval::SignOff);
+    gate.start_pod("job");
+    gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
+    gate.set_approval("yes", "job", Approval::SignOff, "pending");
+    let board = board(&gate);
+    let state = || gate.object(SIGN_OFF, "yes")["status"]["state"].clone();
+    let as_board = |words: &str| Session::of(&gate, &format!("{words} --as {board}"));
+
+    let shown = as_board("approve pod/job");
+    shown.expect(2, &["opens", "policy release", "rule: * on", "--yes"]);
+    assert_eq!(state(), "pending");
+    let stranger = Session::of(&gate, "approve signoff/yes --yes --as stranger");
+    assert_ne!(stranger.code, 0, "{}{}", stranger.text, stranger.errors);
+    assert_eq!(state(), "pending");
+
+    // The first look of the controller may be a moment away.
+    let approved = as_board("approve pod/job --yes --wait=30");
+    approved.expect(0, &["written: SignOff", "it is approved", "Granted"]);
+    gate.wait_for_output("job");
+    let rejected = as_board("reject signoff/yes --yes --wait=30");
+    rejected.expect(0, &["takes back", "it is rejected", "Revoked"]);
+    assert_eq!(state(), "rejected");
+    gate.approval_ended("job", "release");
 }

@@ -63,7 +63,8 @@ pub(super) async fn judge_all(reads: &ClusterReads, modules: &Modules, observed:
             continue;
         };
         if let Ok(policy) = &read.policy {
-            read.judged = Some(collector.policy(policy, connector).await);
+            let judged = Box::pin(collector.policy(policy, connector));
+            read.judged = Some(judged.await);
         }
     }
     for (kind, served) in collector.kinds {
@@ -139,18 +140,22 @@ impl Collector<'_> {
         } else {
             Presence::Absent
         };
+        let lineage: Vec<Value> = lineage.into_values().collect();
+        let creators_since = creators.there().copied();
         let asked = Asked {
             pod: &self.pod,
             connector,
             shared: &self.shared,
-            lineage: lineage.into_values().collect(),
-            creators_since: creators.there().copied(),
+            lineage: lineage.clone(),
+            creators_since,
         };
         let question = asked.question(policy, &compiled, &checks);
         let judgement = judge(self.modules, question).await;
         let mut judged = PolicyJudged {
             checks,
             judgement,
+            lineage,
+            creators_since,
             lacks_creators: creators == Presence::Unread,
             not_run: self.modules.not_run().map(str::to_owned),
         };

@@ -1,6 +1,6 @@
 //! The ends of a wait or an access. Only possible ends are named.
 
-use connectors_api::access_policy::{CheckGrantedPermission, Latch};
+use connectors_api::access_policy::{Check, CheckGrantedPermission, Latch};
 use connectors_api::access_request::MatchedPolicy;
 use connectors_api::approval_kind::records_approvers;
 use connectors_api::judge::{ProofNeeded, proof_needed};
@@ -141,7 +141,28 @@ fn of_policy(policy: &MatchedPolicy, ends: &mut Vec<EndShown>) {
         ends.push(end(EndCause::MaxDuration, Some(at), message));
     }
     let checks = policy.frozen().map(|it| it.spec.checks).unwrap_or_default();
-    for check in &checks {
+    of_checks(&checks, ends);
+}
+
+/// The ends of a grant that a policy would make at this time.
+pub(super) fn of_future_grant(policy: &PolicyRead, now: Timestamp) -> Vec<EndShown> {
+    let mut ends = Vec::new();
+    let Some(granted) = granted_part(policy) else {
+        return ends;
+    };
+    let limits = granted.spec.limits.as_ref();
+    if let Some(limit) = limits.and_then(|it| it.max_duration.as_ref()) {
+        let at = now.checked_add(limit.get()).ok();
+        let message = format!("the maxDuration of policy {}", policy.name);
+        ends.push(end(EndCause::MaxDuration, at, message));
+    }
+    of_checks(&granted.spec.checks, &mut ends);
+    ends.push(end(EndCause::PodEnds, None, "the pod ends or is deleted"));
+    ends
+}
+
+fn of_checks(checks: &[Check], ends: &mut Vec<EndShown>) {
+    for check in checks {
         let kind = &check.selector.object_ref.kind;
         let of = format!("{kind} of check {}", check.name);
         let is_followed = check.latch != Latch::Once;

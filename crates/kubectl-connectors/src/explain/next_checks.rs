@@ -11,6 +11,7 @@ use super::checks::{NOT_RUN, UNREAD};
 use super::report::{ApproverWord, CandidateShown, CheckShown, NextShown, PolicyShown};
 use super::seen::{AccessRead, CheckRead, Observed};
 use super::steps::{INSTALLER, administrator, command, none};
+use crate::approval_write::ApprovalAnswer;
 use crate::terms::shell;
 
 /// The commands that would let the open checks of a policy pass.
@@ -208,7 +209,7 @@ fn of_candidate(
             "kubectl -n {} patch {resource} {}{subresource} --type=merge -p {}",
             name.namespace,
             shell(&name.name),
-            shell(r#"{"status":{"state":"approved"}}"#)
+            shell(&ApprovalAnswer::Approve.state_fields().to_string())
         ),
         format!("approves {} {name}", kind.kind),
     )

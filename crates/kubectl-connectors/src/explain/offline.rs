@@ -198,17 +198,20 @@ impl OfflineWorld {
             }
         });
         let checks: Vec<_> = checks.collect();
+        let lineage: Vec<Value> = runs.into_iter().cloned().collect();
         let asked = Asked {
             pod,
             connector,
             shared: self.settings.shared(),
-            lineage: runs.into_iter().cloned().collect(),
+            lineage: lineage.clone(),
             creators_since: self.creators_since,
         };
         let question = asked.question(policy, &compiled, &checks);
         PolicyJudged {
             judgement: collect::judge(modules, question).await,
             checks,
+            lineage,
+            creators_since: self.creators_since,
             lacks_creators: false,
             not_run: modules.not_run().map(str::to_owned),
         }

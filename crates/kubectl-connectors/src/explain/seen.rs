@@ -135,6 +135,10 @@ pub(super) struct PolicyJudged {
     pub(super) checks: Vec<CheckRead>,
     /// The judgement.
     pub(super) judgement: Result<Judgement, JudgeError>,
+    /// The objects between the pod and the approvals.
+    pub(super) lineage: Vec<Value>,
+    /// The time since which an admission rule protects the creators of runs.
+    pub(super) creators_since: Option<Timestamp>,
     /// It is not known whether an admission rule keeps the creators of pipeline runs true.
     pub(super) lacks_creators: bool,
     /// Why the modules of the checks could not be run on this machine.

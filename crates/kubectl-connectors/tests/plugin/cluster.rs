@@ -7,6 +7,7 @@ use clap::Parser as _;
 use connectors_api::request_name::RequestIdentity;
 use connectors_api::{AccessRequestSpec, Permission, labels};
 use jiff::{SignedDuration, Timestamp};
+use kubectl_connectors::answer::Consent;
 use kubectl_connectors::args::Args;
 use kubectl_connectors::connect::Connection;
 use kubectl_connectors::modules::Modules;
@@ -254,7 +255,8 @@ impl Cluster {
         args: &[&str],
         colours: Colours,
     ) -> Outcome {
-        self.run_with(caller, args, colours, Box::new(|_| true))
+        let ask = Box::new(|_: &str| Consent::NoTerminal);
+        self.run_with(caller, args, colours, Box::new(|_| true), ask)
             .await
     }
 
@@ -265,7 +267,19 @@ impl Cluster {
         args: &[&str],
         print: Box<dyn Fn(&str) -> bool>,
     ) -> Outcome {
-        self.run_with(caller, args, Colours::Off, print).await
+        let ask = Box::new(|_: &str| Consent::NoTerminal);
+        self.run_with(caller, args, Colours::Off, print, ask).await
+    }
+
+    /// The same on a terminal, whose user is asked.
+    pub(crate) async fn run_asking(
+        &self,
+        caller: &Caller,
+        args: &[&str],
+        ask: Box<dyn Fn(&str) -> Consent>,
+    ) -> Outcome {
+        self.run_with(caller, args, Colours::Off, Box::new(|_| true), ask)
+            .await
     }
 
     async fn run_with(
@@ -274,6 +288,7 @@ impl Cluster {
         args: &[&str],
         colours: Colours,
         print: Box<dyn Fn(&str) -> bool>,
+        ask: Box<dyn Fn(&str) -> Consent>,
     ) -> Outcome {
         let args = ["kubectl-connectors"].iter().chain(args);
         let Args { common, command } = Args::try_parse_from(args).unwrap();
@@ -287,8 +302,9 @@ impl Cluster {
             colours,
             now,
             print,
+            ask,
         };
-        run::ask(&command, &common, connection, &place).await
+        Box::pin(run::ask(&command, &common, connection, &place)).await
     }
 
     /// The answer for programs.

@@ -7,6 +7,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod answers;
 mod calls;
 mod cluster;
 mod doctor;

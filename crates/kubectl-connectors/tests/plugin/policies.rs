@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Parser as _;
+use kubectl_connectors::answer::Consent;
 use kubectl_connectors::args::Args;
 use kubectl_connectors::modules::Modules;
 use kubectl_connectors::output::Colours;
@@ -23,6 +24,7 @@ async fn offline(args: &[&str]) -> Outcome {
         colours: Colours::Off,
         now: start,
         print: Box::new(|_| true),
+        ask: Box::new(|_| Consent::NoTerminal),
     };
     run::run(Args::try_parse_from(args).unwrap(), &place).await
 }

@@ -1,0 +1,227 @@
+//! The access of a pod now, and as it would be if an object that its checks find had other fields. The same judge
+//! answers both.
+
+use std::collections::BTreeMap;
+
+use connectors_api::access_policy::ObjectKind;
+use connectors_api::check_selector::CompiledPolicy;
+use connectors_api::policy_words::PolicyWord;
+use connectors_api::reason::AccessCheckReady;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::collect::{self, Asked};
+use super::report::{AccessShown, EndShown, GatingWord, PodShown};
+use super::seen::{AccessRead, KindRead, Observed, PolicyRead, text};
+use super::{ExplainError, Waiting, ends, of_waiting, tell};
+use crate::modules::Modules;
+use crate::reads::ClusterReads;
+use crate::terms::NamespacedName;
+use crate::unread::{MissedRead, Presence};
+
+/// The object with other fields; none for an object that stays as it is.
+pub type ObjectChange<'a> = dyn Fn(&Value) -> Option<Value> + 'a;
+
+/// A pod with its accesses, now and afterwards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Foreseen {
+    /// The pod.
+    pub pod: Option<PodShown>,
+    /// The account that asks.
+    pub account: NamespacedName,
+    /// Whether mounts wait for access.
+    pub gating: GatingWord,
+    /// The access to each connector.
+    pub accesses: Vec<ForeseenAccess>,
+}
+
+/// The access to one connector, now and afterwards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForeseenAccess {
+    /// The access now.
+    pub now: AccessShown,
+    /// The access afterwards.
+    pub then: AccessShown,
+    /// The objects that the checks of the policies that apply find.
+    pub counted: Vec<CountedObject>,
+    /// The ends of a grant, by the name of the policy that would make it.
+    pub until: BTreeMap<String, Vec<EndShown>>,
+    /// False if it is known that there is no connector of this name.
+    pub has_connector: bool,
+}
+
+/// An object that a check of an access finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountedObject {
+    /// The kind.
+    pub kind: ObjectKind,
+    /// The kind as RBAC names it: plural, dot, group. The name of the kind if it is not known.
+    pub resource: String,
+    /// Namespace and name.
+    pub name: NamespacedName,
+    /// The UID.
+    pub uid: String,
+    /// The policy.
+    pub policy: String,
+    /// The check.
+    pub check: String,
+    /// A Rego module decides, and not its state.
+    pub has_module: bool,
+    /// The result of the object.
+    pub verdict: AccessCheckReady,
+}
+
+/// The accesses of a pod or a request, now and if the objects of its checks were changed.
+pub async fn foresee(
+    reads: &ClusterReads,
+    modules: &Modules,
+    waiting: &Waiting,
+    system_namespace: &str,
+    now: Timestamp,
+    change: &ObjectChange<'_>,
+) -> Result<(Foreseen, Vec<MissedRead>), ExplainError> {
+    let mut observed = of_waiting(reads, system_namespace, waiting).await?;
+    collect::judge_all(reads, modules, &mut observed).await;
+    let before = tell::explain(&observed, now);
+    let counted: Vec<_> = observed
+        .accesses
+        .iter()
+        .map(|it| self::counted(it, &observed.kinds))
+        .collect();
+    judge_again(modules, &mut observed, change).await;
+    let after = tell::explain(&observed, now);
+    let both = before.accesses.into_iter().zip(after.accesses);
+    let looked_at = observed.accesses.iter().zip(counted);
+    let accesses = both
+        .zip(looked_at)
+        .map(|((now_shown, then), (read, counted))| {
+            let policies = read.policies.iter().flatten();
+            let policies = policies.filter(|it| it.judged.is_some());
+            ForeseenAccess {
+                now: now_shown,
+                then,
+                counted,
+                until: policies
+                    .map(|it| (it.name.clone(), ends::of_future_grant(it, now)))
+                    .collect(),
+                has_connector: read.labels != Presence::Absent,
+            }
+        });
+    let foreseen = Foreseen {
+        accesses: accesses.collect(),
+        pod: before.pod,
+        account: before.account,
+        gating: before.gating,
+    };
+    Ok((foreseen, observed.unread))
+}
+
+/// The objects of the checks that were judged.
+fn counted(access: &AccessRead, kinds: &BTreeMap<ObjectKind, KindRead>) -> Vec<CountedObject> {
+    let mut found = Vec::new();
+    for policy in access.policies.iter().flatten() {
+        let Some((judged, judgement)) = policy
+            .judged
+            .as_ref()
+            .and_then(|it| Some((it, it.judgement.as_ref().ok()?)))
+        else {
+            continue;
+        };
+        for (check, said) in judged.checks.iter().zip(&judgement.checks) {
+            let kind = &check.wanted.kind;
+            let resource = kinds.get(kind).map(|it| it.resource.clone());
+            found.extend(said.objects.iter().map(|it| CountedObject {
+                kind: kind.clone(),
+                resource: resource.clone().unwrap_or_else(|| kind.kind.clone()),
+                name: NamespacedName::new(&it.object.namespace, &it.object.name),
+                uid: it.object.uid.clone(),
+                policy: policy.name.clone(),
+                check: said.check.clone(),
+                has_module: check.has_module,
+                verdict: it.verdict,
+            }));
+        }
+    }
+    found
+}
+
+/// Judges with changed objects.
+async fn judge_again(modules: &Modules, observed: &mut Observed, change: &ObjectChange<'_>) {
+    let Some(pod) = observed.pod.as_ref().and_then(|it| it.object.clone()) else {
+        return;
+    };
+    let shared = observed.settings.as_ref().map(|it| it.shared().clone());
+    let shared = shared.unwrap_or_default();
+    for access in &mut observed.accesses {
+        let connector = access.connector.name.clone();
+        for read in access.policies.iter_mut().flatten() {
+            let PolicyRead { policy, judged, .. } = read;
+            let (Ok(policy), Some(judged)) = (policy, judged) else {
+                continue;
+            };
+            let mut is_changed = false;
+            for check in &mut judged.checks {
+                let fields = check.wanted.selection.as_ref().ok();
+                let fields = fields.and_then(|it| it.fields.as_ref());
+                let Ok(found) = &mut check.found else {
+                    continue;
+                };
+                for candidate in found.iter_mut() {
+                    if let Some(changed) = change(&candidate.object) {
+                        candidate.object = changed;
+                        is_changed = true;
+                    }
+                }
+                found.retain(|it| fields.is_none_or(|fields| fields.matches(&it.object)));
+            }
+            if !is_changed {
+                continue;
+            }
+            let asked = Asked {
+                pod: &pod,
+                connector: connector.clone(),
+                shared: &shared,
+                lineage: judged.lineage.clone(),
+                creators_since: judged.creators_since,
+            };
+            let compiled = CompiledPolicy::of(policy.as_ref().clone(), None);
+            let question = asked.question(policy, &compiled, &judged.checks);
+            judged.judgement = collect::judge(modules, question).await;
+        }
+    }
+}
+
+/// True for the object with this UID.
+#[must_use]
+pub fn has_uid(object: &Value, uid: &str) -> bool {
+    text(object, "/metadata/uid") == Some(uid)
+}
+
+impl ForeseenAccess {
+    /// The policy that passes afterwards and does not now.
+    #[must_use]
+    pub fn opened_by(&self) -> Option<&str> {
+        let passes = |of: &AccessShown, name: &str| {
+            let mut policies = of.policies.iter();
+            policies.any(|it| {
+                it.name == name
+                    && it.applies == PolicyWord::Yes
+                    && it.grant.is_none()
+                    && it.verdict == Some(AccessCheckReady::AccessCheckPassed)
+            })
+        };
+        let mut policies = self.then.policies.iter().map(|it| it.name.as_str());
+        policies.find(|name| passes(&self.then, name) && !passes(&self.now, name))
+    }
+
+    /// True when every policy that applies says no afterwards.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        let open = || {
+            let all = self.then.policies.iter();
+            all.filter(|it| it.applies == PolicyWord::Yes && it.grant.is_none())
+        };
+        open().next().is_some()
+            && open().all(|it| it.verdict == Some(AccessCheckReady::AccessCheckRejected))
+    }
+}
