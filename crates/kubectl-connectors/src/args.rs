@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 pub use answers::{AnswerArgs, AnswerTarget, ObjectWord};
-pub use policies::{LintArgs, PolicyArgs, PolicyCommand, TestArgs};
+pub use policies::{LintArgs, PolicyArgs, PolicyCommand, SimulateArgs, TestArgs};
 pub use questions::{
     CanIArgs, CompletionArgs, DoctorArgs, ExplainArgs, GrantsArgs, RequestsArgs, ScopeArgs,
     TopArgs, WhoCanArgs,

@@ -16,8 +16,10 @@ mod seen;
 mod state;
 mod steps;
 mod tell;
+pub mod under;
 
 use connectors_api::access_request::MatchedPolicy;
+use connectors_api::config::Knowledge;
 use connectors_api::pod_wish::ConnectorKey;
 use jiff::Timestamp;
 
@@ -98,6 +100,15 @@ async fn of_waiting(
         Waiting::Request(name) => observe::request(reads, system_namespace, name.clone()).await,
     };
     observed.map_err(ExplainError::Nothing)
+}
+
+/// The settings of the installation; none if they could not be read.
+pub async fn settings(
+    reads: &ClusterReads,
+    system_namespace: &str,
+    unread: &mut Vec<MissedRead>,
+) -> Option<Knowledge> {
+    observe::settings(reads, system_namespace, unread).await
 }
 
 /// The explanation of a pod with a verb of its own, without a look at the objects of checks.

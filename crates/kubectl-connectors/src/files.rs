@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::yaml::{self, YamlDocument};
 
@@ -104,6 +104,19 @@ pub fn of_directory(path: &Path) -> Result<Vec<Vec<ObjectFile>>, FileProblem> {
         }
     }
     Ok(found)
+}
+
+/// The YAML files that these paths name: files, and directories with those below them.
+pub fn of_paths(paths: &[PathBuf]) -> Result<Vec<ObjectFile>, FileProblem> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            files.extend(of_directory(path)?.into_iter().flatten());
+        } else {
+            files.push(ObjectFile::read(path));
+        }
+    }
+    Ok(files)
 }
 
 fn is_yaml(path: &Path) -> bool {

@@ -36,6 +36,7 @@ pub mod request_word;
 pub mod requests;
 pub mod run;
 pub mod secrecy;
+pub mod simulate;
 pub mod terms;
 pub mod top;
 pub mod unread;

@@ -116,7 +116,8 @@ pub async fn lint(files: &[ObjectFile], modules: &Modules) -> LintReport {
     report
 }
 
-fn is_policy(object: &Value) -> bool {
+/// True for an object of the kind.
+pub(crate) fn is_policy(object: &Value) -> bool {
     object.get("kind").and_then(Value::as_str) == Some("AccessPolicy")
 }
 

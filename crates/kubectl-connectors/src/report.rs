@@ -12,6 +12,7 @@ use crate::grants::GrantList;
 use crate::lint::LintReport;
 use crate::policy_test::TestReport;
 use crate::requests::RequestList;
+use crate::simulate::Simulation;
 use crate::terms::API_VERSION;
 use crate::top::TopList;
 use crate::unread::MissedRead;
@@ -54,6 +55,8 @@ pub enum ReportBody {
     PolicyLint(LintReport),
     /// Of `policy test`.
     PolicyTestReport(TestReport),
+    /// Of `policy simulate`.
+    Simulation(Simulation),
 }
 
 impl Report {

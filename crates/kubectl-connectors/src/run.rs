@@ -11,7 +11,7 @@ use service_kit::report as chain;
 
 use crate::answer::{self, Consent};
 use crate::approval_write::ApprovalAnswer;
-use crate::args::{Args, CommonFlags, PluginCommand, PolicyCommand};
+use crate::args::{Args, CommonFlags, PluginCommand, PolicyArgs, PolicyCommand};
 use crate::can_i;
 use crate::connect::{self, Connection};
 use crate::doctor;
@@ -26,6 +26,7 @@ use crate::policy_test::{self, report::TestFormat};
 use crate::reads::ClusterReads;
 use crate::report::{Report, ReportBody};
 use crate::requests;
+use crate::simulate;
 use crate::top;
 use crate::unread::MissedRead;
 use crate::who_can;
@@ -99,7 +100,9 @@ pub async fn run(args: Args, place: &RunPlace) -> Outcome {
                 env!("CARGO_PKG_VERSION")
             ));
         }
-        PluginCommand::Policy(args) => return policy(&args.command, common.output, place).await,
+        PluginCommand::Policy(args) if !args.asks_cluster() => {
+            return policy(&args.command, common.output, place).await;
+        }
         question @ (PluginCommand::Explain(_)
         | PluginCommand::Requests(_)
         | PluginCommand::Grants(_)
@@ -108,7 +111,8 @@ pub async fn run(args: Args, place: &RunPlace) -> Outcome {
         | PluginCommand::Top(_)
         | PluginCommand::Doctor(_)
         | PluginCommand::Approve(_)
-        | PluginCommand::Reject(_)) => question,
+        | PluginCommand::Reject(_)
+        | PluginCommand::Policy(_)) => question,
     };
     match connect::connect(&common).await {
         Ok(connection) => Box::pin(ask(&question, &common, connection, place)).await,
@@ -166,6 +170,9 @@ pub async fn ask(
             let (diagnosis, unread) = found.await;
             asked.printed(&Report::new(ReportBody::Diagnosis(diagnosis), unread))
         }
+        PluginCommand::Policy(PolicyArgs {
+            command: PolicyCommand::Simulate(args),
+        }) => asked.simulate(args).await,
         PluginCommand::Approve(args) => asked.answer(ApprovalAnswer::Approve, args).await,
         PluginCommand::Reject(args) => asked.answer(ApprovalAnswer::Reject, args).await,
         PluginCommand::Policy(_)
@@ -217,6 +224,9 @@ async fn policy(command: &PolicyCommand, format: Format, place: &RunPlace) -> Ou
             let exit = policy_test::report::exit(&report);
             (text, ReportBody::PolicyTestReport(report), exit)
         }
+        PolicyCommand::Simulate(_) => {
+            return Outcome::error(ExitWord::Usage, "this command asks a cluster");
+        }
     };
     let output = match format {
         Format::Table => Ok(text),
@@ -266,6 +276,7 @@ fn exit(report: &Report) -> ExitWord {
         ReportBody::Answer(shown) => answer::exit(shown),
         ReportBody::PolicyLint(report) => lint::exit(report, false),
         ReportBody::PolicyTestReport(report) => policy_test::report::exit(report),
+        ReportBody::Simulation(simulation) => simulate::exit(simulation),
     }
 }
 
@@ -283,6 +294,7 @@ fn table(report: &Report, colours: Colours, now: Timestamp) -> String {
         ReportBody::Answer(shown) => answer::text::text(shown, now, colours),
         ReportBody::PolicyLint(report) => lint::text(report, colours),
         ReportBody::PolicyTestReport(report) => policy_test::report::text(report, colours),
+        ReportBody::Simulation(simulation) => simulate::text::text(simulation, colours),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
+use super::questions::ScopeArgs;
 use crate::policy_test::report::TestFormat;
 
 const LINT: &str = "\
@@ -34,6 +35,27 @@ pub struct PolicyArgs {
     pub command: PolicyCommand,
 }
 
+impl PolicyArgs {
+    /// True for a question that needs a cluster.
+    #[must_use]
+    pub const fn asks_cluster(&self) -> bool {
+        match self.command {
+            PolicyCommand::Simulate(_) => true,
+            PolicyCommand::Lint(_) | PolicyCommand::Test(_) => false,
+        }
+    }
+}
+
+const SIMULATE: &str = "\
+Examples:
+  # Which waiting pods would be let in or refused, and which accounts would gain or lose a permission?
+  kubectl connectors policy simulate -f policies/payments.yaml -n payments
+
+  # Policies of several namespaces, for a program
+  kubectl connectors policy simulate -f policies -A -o json
+
+It writes nothing. The exit code is 0 if nothing would change, 1 if something would, and 3 if you may not read everything.";
+
 /// A question about policies in files.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
@@ -43,6 +65,21 @@ pub enum PolicyCommand {
     /// Compare what policies say about objects in files with what is expected
     #[command(after_help = TEST)]
     Test(TestArgs),
+    /// Say what policies in files would change in the cluster: for the requests, and for standing permissions
+    #[command(after_help = SIMULATE)]
+    Simulate(SimulateArgs),
+}
+
+/// The arguments of `policy simulate`.
+#[derive(Debug, clap::Args)]
+pub struct SimulateArgs {
+    /// A file or directory of policies; may be given several times
+    #[arg(short, long = "filename", value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// The namespaces of the policies
+    #[command(flatten)]
+    pub scope: ScopeArgs,
 }
 
 /// The arguments of `policy lint`.

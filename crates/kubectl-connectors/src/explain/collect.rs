@@ -62,6 +62,10 @@ pub(super) async fn judge_all(reads: &ClusterReads, modules: &Modules, observed:
         let Some(read) = policies.and_then(|it| it.get_mut(policy)) else {
             continue;
         };
+        // Of a second look under other policies.
+        if read.judged.is_some() {
+            continue;
+        }
         if let Ok(policy) = &read.policy {
             let judged = Box::pin(collector.policy(policy, connector));
             read.judged = Some(judged.await);

@@ -49,6 +49,15 @@ impl From<MissedRead> for NothingToExplain {
     }
 }
 
+/// Whether the API server is asked about accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AccessReviews {
+    /// It is.
+    Asked,
+    /// What accounts and pods may do now does not matter.
+    LeftOut,
+}
+
 /// The access that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct WantedAccess {
@@ -100,13 +109,23 @@ pub(super) async fn request(
             return Err(NothingToExplain::Missing(message));
         }
     };
+    Ok(request_read(reads, system_namespace, request, AccessReviews::Asked).await)
+}
+
+/// The same of a request that was read.
+pub(super) async fn request_read(
+    reads: &ClusterReads,
+    system_namespace: &str,
+    request: AccessRequest,
+    reviews: AccessReviews,
+) -> Observed {
     let spec = &request.spec;
     let context = &spec.context.object_ref;
     let account = NamespacedName::new(spec.subject_namespace(), &spec.subject.name);
     let pod_name = NamespacedName::new(&context.namespace, &context.name);
     let mut wanted = WantedAccess {
         connector: ConnectorKey {
-            namespace: name.namespace,
+            namespace: request.metadata.namespace.clone().unwrap_or_default(),
             name: spec.connector_ref.name.clone(),
         },
         permission: spec.permission,
@@ -135,7 +154,8 @@ pub(super) async fn request(
     let mut observer = Observer::new(reads, system_namespace, account, Some(pod));
     observer.unread = unread;
     observer.request = Some(request);
-    Ok(observer.observe(vec![wanted], Vec::new()).await)
+    observer.reviews = reviews;
+    observer.observe(vec![wanted], Vec::new()).await
 }
 
 /// Observes a connector and an account, without a pod.
@@ -221,6 +241,8 @@ struct Observer<'a> {
     verb: &'a str,
     /// The request that is asked about.
     request: Option<AccessRequest>,
+    /// Whether the API server is asked what the account and the pod may do.
+    reviews: AccessReviews,
     unread: Vec<MissedRead>,
 }
 
@@ -244,12 +266,13 @@ impl<'a> Observer<'a> {
             pod,
             verb: ANY_VERB,
             request: None,
+            reviews: AccessReviews::Asked,
             unread: Vec::new(),
         }
     }
 
     async fn observe(mut self, wanted: Vec<WantedAccess>, problems: Vec<String>) -> Observed {
-        let settings = self.settings().await;
+        let settings = settings(self.reads, self.system_namespace, &mut self.unread).await;
         let mut namespaces: BTreeMap<String, NamespaceRead> = BTreeMap::new();
         for WantedAccess { connector, .. } in &wanted {
             if !namespaces.contains_key(&connector.namespace) {
@@ -294,18 +317,6 @@ impl<'a> Observer<'a> {
 
     fn known<T>(&mut self, read: ReadResult<T>) -> Option<T> {
         known(read, &mut self.unread)
-    }
-
-    async fn settings(&mut self) -> Option<Knowledge> {
-        let found = self
-            .reads
-            .one::<ConfigMap, Plain>(self.system_namespace, CONFIG_MAP);
-        let found = found.await;
-        let map = self.known(found)??.ok()?;
-        let mut knowledge = Knowledge::default();
-        // The services report wrong settings, and keep the last known values.
-        let _ = knowledge.learn(&map.data.unwrap_or_default());
-        Some(knowledge)
     }
 
     async fn namespace(&mut self, namespace: &str) -> NamespaceRead {
@@ -367,10 +378,14 @@ impl<'a> Observer<'a> {
             namespace: &connector.namespace,
             connector: &connector.name,
         };
-        let review = self.reads.may(&user, question).await;
-        let standing = self
-            .known(review)
-            .map(|it| (it.allowed, it.reason.unwrap_or_default()));
+        let standing = match self.reviews {
+            AccessReviews::LeftOut => None,
+            AccessReviews::Asked => {
+                let review = self.reads.may(&user, question).await;
+                let review = self.known(review);
+                review.map(|it| (it.allowed, it.reason.unwrap_or_default()))
+            }
+        };
         let listed = namespace.and_then(|it| it.requests.as_ref());
         let request = if let Some(request) = &self.request {
             Presence::There(Box::new(request.clone()))
@@ -380,7 +395,10 @@ impl<'a> Observer<'a> {
             Presence::Unread
         };
         let grant = match request.there() {
-            Some(request) if request.phase() == Some(Phase::Granted) => {
+            Some(request)
+                if request.phase() == Some(Phase::Granted)
+                    && self.reviews == AccessReviews::Asked =>
+            {
                 Some(self.grant(request, &user, question).await)
             }
             Some(_) | None => None,
@@ -481,6 +499,20 @@ impl<'a> Observer<'a> {
         let deciding = request_order::deciding(&about).cloned();
         deciding.map_or(Presence::Absent, |it| Presence::There(Box::new(it)))
     }
+}
+
+/// The settings of the installation; none if they could not be read.
+pub(super) async fn settings(
+    reads: &ClusterReads,
+    system_namespace: &str,
+    unread: &mut Vec<MissedRead>,
+) -> Option<Knowledge> {
+    let found = reads.one::<ConfigMap, Plain>(system_namespace, CONFIG_MAP);
+    let map = known(found.await, unread)??.ok()?;
+    let mut knowledge = Knowledge::default();
+    // The services report wrong settings, and keep the last known values.
+    let _ = knowledge.learn(&map.data.unwrap_or_default());
+    Some(knowledge)
 }
 
 /// True when the labels of a namespace can change the result of a policy.

@@ -184,7 +184,7 @@ pub struct PolicyShown {
 }
 
 /// A rule of the Role that a pod gets. It is about the connector alone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleShown {
     /// The resources that may be accessed.

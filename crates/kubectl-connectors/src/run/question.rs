@@ -14,16 +14,19 @@ use super::{Outcome, RunPlace, exit, for_programs, not_explained, table};
 use crate::answer::{self, AnswerClients, AnswerProblem, AnswerShown, AnswerWord};
 use crate::approval_write::ApprovalAnswer;
 use crate::args::{
-    AnswerArgs, CanIArgs, GrantsArgs, RequestsArgs, TopArgs, WhoCanArgs,
+    AnswerArgs, CanIArgs, GrantsArgs, RequestsArgs, SimulateArgs, TopArgs, WhoCanArgs,
 };
 use crate::can_i::{self, Asking, CanIQuestion};
 use crate::exit::ExitWord;
+use crate::files;
 use crate::grants;
+use crate::lint;
 use crate::output::{self, Format, Tone};
 use crate::rbac;
 use crate::reads::{ClusterReads, Found, Strict};
 use crate::report::{Report, ReportBody};
 use crate::requests::{self, RequestFilter};
+use crate::simulate::{self, SimulationProblem, SimulationScope};
 use crate::terms::NamespacedName;
 use crate::top;
 use crate::unread::{MissedRead, Presence, UnreadWhy};
@@ -197,6 +200,31 @@ impl Question<'_> {
                 self.printed(&Report::new(ReportBody::Top(top), Vec::new()))
             }
             Err(unread) => Outcome::unread(&unread),
+        }
+    }
+
+    pub(super) async fn simulate(&self, args: &SimulateArgs) -> Outcome {
+        let files = match files::of_paths(&args.files) {
+            Ok(files) => files,
+            Err(problem) => return Outcome::error(ExitWord::Usage, &problem.message),
+        };
+        let scope = SimulationScope {
+            namespace: &self.namespace,
+            is_all: args.scope.all_namespaces,
+            system_namespace: self.system_namespace,
+        };
+        let modules = &self.place.modules;
+        let simulated = simulate::simulate(&self.reads, modules, &files, scope, self.now);
+        match Box::pin(simulated).await {
+            Ok((simulation, unread)) => {
+                self.printed(&Report::new(ReportBody::Simulation(simulation), unread))
+            }
+            Err(SimulationProblem::File(why)) => Outcome::error(ExitWord::Usage, &why),
+            Err(SimulationProblem::Lint(linted)) => Outcome {
+                output: String::new(),
+                errors: lint::text(&linted, self.place.colours),
+                exit: ExitWord::Usage,
+            },
         }
     }
 

@@ -18,4 +18,5 @@ mod output;
 mod pipeline;
 mod policies;
 mod rights;
+mod simulate;
 mod situations;

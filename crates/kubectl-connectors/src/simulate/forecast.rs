@@ -1,0 +1,110 @@
+//! The result of one request, before and afterwards. Pure.
+
+use std::collections::BTreeSet;
+
+use connectors_api::AccessRequest;
+use connectors_api::AccessResource;
+use connectors_api::access_request::Phase;
+use connectors_api::names::CONNECTORS;
+use connectors_api::pod_grant::RequestFacts as _;
+use kube::ResourceExt as _;
+
+use super::{ForecastWord, RequestForecast};
+use crate::explain::under::{AccessUnder, UnderPolicies};
+use crate::policy_test::cases::AccessExpected;
+use crate::policy_test::compare::{self, MountQuestion};
+use crate::terms::NamespacedName;
+
+/// The forecast of a request; none if nothing changes for it. The second value is true if it is not known.
+pub(super) fn of(
+    request: &AccessRequest,
+    under: &UnderPolicies,
+) -> (Option<RequestForecast>, bool) {
+    let (before, _) = word(request, &under.before, under.has_connector);
+    let (after, because) = word(request, &under.after, under.has_connector);
+    let is_unknown = before == ForecastWord::Unknown || after == ForecastWord::Unknown;
+    let rules = |word, of: &AccessUnder| {
+        if word == ForecastWord::Granted {
+            of.rules()
+        } else {
+            Vec::new()
+        }
+    };
+    let (rules_before, rules_after) = (rules(before, &under.before), rules(after, &under.after));
+    if before == after && rules_before == rules_after {
+        return (None, is_unknown);
+    }
+    let spec = &request.spec;
+    let object = &spec.context.object_ref;
+    let phase = request.phase();
+    let because = if phase == Some(Phase::Granted) {
+        format!("it keeps its grant, which is frozen; a new request of the pod: {because}")
+    } else {
+        because
+    };
+    let forecast = RequestForecast {
+        request: request.name_any(),
+        pod: NamespacedName::new(&object.namespace, &object.name),
+        account: NamespacedName::new(spec.subject_namespace(), &spec.subject.name),
+        connector: under.connector().clone(),
+        permission: spec.permission,
+        phase,
+        before,
+        after,
+        because,
+        rules_before,
+        rules_after,
+    };
+    (Some(forecast), is_unknown)
+}
+
+/// The result as a word, by the rule of `policy test`, and why.
+fn word(
+    request: &AccessRequest,
+    under: &AccessUnder,
+    has_connector: bool,
+) -> (ForecastWord, String) {
+    let spec = &request.spec;
+    let object = &spec.context.object_ref;
+    let of_pod =
+        AccessResource::subresource_of_pod(spec.permission, &object.namespace, &object.name);
+    let forms = [spec.permission.as_str(), of_pod.as_str()].map(|it| format!("{CONNECTORS}/{it}"));
+    let [standing_form, _] = &forms;
+    let standing: BTreeSet<String> = under
+        .standing
+        .iter()
+        .filter(|(_, rules)| {
+            rules.iter().any(|rule| {
+                let verbs = rule.verbs.iter().map(String::as_str);
+                let resources = rule.resources.iter().map(String::as_str);
+                compare::covers_mount(verbs, resources, std::slice::from_ref(standing_form))
+            })
+        })
+        .map(|(name, _)| name.clone())
+        .collect();
+    let mount = MountQuestion {
+        has_connector,
+        forms,
+        standing,
+    };
+    let (access, because) = compare::access_of(&under.shown.policies, &mount);
+    let word = match access {
+        AccessExpected::Standing => ForecastWord::Standing,
+        AccessExpected::Granted => ForecastWord::Granted,
+        AccessExpected::Waits | AccessExpected::Refused if under.is_doubtful() => {
+            ForecastWord::Unknown
+        }
+        AccessExpected::Waits => ForecastWord::Waits,
+        AccessExpected::Refused => ForecastWord::Refused,
+        AccessExpected::NoPolicy => ForecastWord::NoPolicy,
+    };
+    let because = match word {
+        ForecastWord::Granted => "every check of a policy passes".to_owned(),
+        ForecastWord::Standing => "a standing permission covers the account".to_owned(),
+        ForecastWord::Waits
+        | ForecastWord::Refused
+        | ForecastWord::NoPolicy
+        | ForecastWord::Unknown => because.unwrap_or_else(|| under.shown.because.clone()),
+    };
+    (word, because)
+}

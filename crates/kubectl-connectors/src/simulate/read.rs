@@ -1,0 +1,307 @@
+//! Reads the inputs of a simulation. A namespace costs a fixed number of calls, and each request a few: what was read
+//! once is not read again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use connectors_api::access_policy::SubjectSpec;
+use connectors_api::access_request::Phase;
+use connectors_api::connector::Selectable;
+use connectors_api::pod_grant::RequestFacts as _;
+use connectors_api::standing::{MostSelected, Surroundings};
+use connectors_api::{AccessPolicy, AccessRequest, NamespaceKeys, parse};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::ResourceExt as _;
+use service_kit::watches::Labelled;
+
+use super::{SimulatedPolicy, SimulatedWord, Simulation, forecast, standing};
+use crate::explain;
+use crate::explain::under::{RequestStage, under_policies};
+use crate::files::ObjectFile;
+use crate::lint::{self, LintReport};
+use crate::modules::Modules;
+use crate::reads::{ClusterReads, Strict};
+use crate::terms::NamespacedName;
+use crate::unread::{MissedRead, known};
+
+/// The limit of requests that are looked at.
+const MOST_REQUESTS: usize = 100;
+/// The limit of requests of a namespace that are listed.
+const MOST_LISTED: u32 = 512;
+
+type Labels = BTreeMap<String, String>;
+
+/// Why nothing is simulated.
+#[derive(Debug, PartialEq)]
+pub enum SimulationProblem {
+    /// The webhook would refuse a policy of a file, or a file has none.
+    Lint(LintReport),
+    /// The files and the command line do not fit together.
+    File(String),
+}
+
+/// The cluster and the settings of the command.
+#[derive(Clone, Copy, Debug)]
+pub struct SimulationScope<'a> {
+    /// The namespace of policies that name none.
+    pub namespace: &'a str,
+    /// Policies may be of other namespaces too.
+    pub is_all: bool,
+    /// The namespace of the installation.
+    pub system_namespace: &'a str,
+}
+
+/// What the policies of files would change, at this time.
+pub async fn simulate(
+    reads: &ClusterReads,
+    modules: &Modules,
+    files: &[ObjectFile],
+    scope: SimulationScope<'_>,
+    now: Timestamp,
+) -> Result<(Simulation, Vec<MissedRead>), SimulationProblem> {
+    let linted = lint::lint(files, modules).await;
+    if linted.errors > 0 || linted.files.iter().any(|it| it.problem.is_some()) {
+        return Err(SimulationProblem::Lint(linted));
+    }
+    let others = policies_of(files, scope).map_err(SimulationProblem::File)?;
+    let reads = reads.remembering();
+    let mut simulator = Simulator {
+        reads: &reads,
+        modules,
+        scope,
+        now,
+        simulation: Simulation::default(),
+        unread: Vec::new(),
+        is_doubtful: false,
+    };
+    let namespaces = others.iter().filter_map(|it| it.metadata.namespace.clone());
+    let namespaces: BTreeSet<String> = namespaces.collect();
+    for namespace in &namespaces {
+        Box::pin(simulator.namespace(namespace, &others)).await;
+    }
+    let Simulator {
+        mut simulation,
+        unread,
+        is_doubtful,
+        ..
+    } = simulator;
+    simulation.policies.sort();
+    simulation.complete = unread.is_empty() && !is_doubtful;
+    Ok((simulation, unread))
+}
+
+/// The policies of the files, each with its namespace.
+fn policies_of(
+    files: &[ObjectFile],
+    scope: SimulationScope<'_>,
+) -> Result<Vec<AccessPolicy>, String> {
+    let mut found: Vec<AccessPolicy> = Vec::new();
+    let mut names = BTreeSet::new();
+    for file in files {
+        for document in file.documents.iter().flatten() {
+            if !lint::is_policy(&document.value) {
+                continue;
+            }
+            let policy: Result<AccessPolicy, _> = parse::object(&document.value);
+            let mut policy = policy.map_err(|error| format!("{}: {error}", file.path))?;
+            let namespace = policy
+                .metadata
+                .namespace
+                .get_or_insert_with(|| scope.namespace.to_owned());
+            if !scope.is_all && namespace != scope.namespace {
+                return Err(format!(
+                    "{}: metadata.namespace: the policy is of namespace {namespace}: use -n {namespace}, or -A",
+                    file.path
+                ));
+            }
+            let name = NamespacedName::new(namespace.clone(), policy.name_any());
+            if name.name.is_empty() {
+                return Err(format!("{}: metadata.name: required", file.path));
+            }
+            if !names.insert(name.clone()) {
+                return Err(format!("{}: there are two policies {name}", file.path));
+            }
+            found.push(policy);
+        }
+    }
+    Ok(found)
+}
+
+struct Simulator<'a> {
+    reads: &'a ClusterReads,
+    modules: &'a Modules,
+    scope: SimulationScope<'a>,
+    now: Timestamp,
+    simulation: Simulation,
+    unread: Vec<MissedRead>,
+    /// The result of a request is not known.
+    is_doubtful: bool,
+}
+
+impl Simulator<'_> {
+    async fn namespace(&mut self, namespace: &str, others: &[AccessPolicy]) {
+        let others: Vec<AccessPolicy> = others
+            .iter()
+            .filter(|it| it.metadata.namespace.as_deref() == Some(namespace))
+            .cloned()
+            .collect();
+        let listed = self.reads.all::<AccessPolicy, Strict>(namespace, "").await;
+        let Some(listed) = known(listed, &mut self.unread) else {
+            return;
+        };
+        // An unreadable policy gives nothing.
+        let before: Vec<AccessPolicy> = listed
+            .into_iter()
+            .flatten()
+            .filter(|it| it.metadata.deletion_timestamp.is_none())
+            .collect();
+        for other in &others {
+            let name = other.name_any();
+            let there = before.iter().find(|it| it.name_any() == name);
+            self.simulation.policies.push(SimulatedPolicy {
+                name: NamespacedName::new(namespace, name),
+                state: match there {
+                    None => SimulatedWord::New,
+                    Some(there) if there.spec == other.spec => SimulatedWord::Same,
+                    Some(_) => SimulatedWord::Changed,
+                },
+            });
+        }
+        self.standing(namespace, &before, &others).await;
+        self.requests(namespace, &others).await;
+    }
+
+    async fn requests(&mut self, namespace: &str, others: &[AccessPolicy]) {
+        let listed = self
+            .reads
+            .first::<AccessRequest, Strict>(namespace, "", MOST_LISTED);
+        let listed = listed.await;
+        let Some((listed, is_cut)) = known(listed, &mut self.unread) else {
+            return;
+        };
+        let open = |it: &AccessRequest| match it.phase() {
+            None | Some(Phase::Pending | Phase::Granted) => !it.is_deleting(),
+            Some(Phase::Rejected | Phase::Revoked | Phase::Invalid | Phase::Ended) => false,
+        };
+        let mut requests: Vec<AccessRequest> = listed.into_iter().flatten().filter(open).collect();
+        requests.sort_by_key(|it| (it.metadata.creation_timestamp.clone(), it.name_any()));
+        let left = MOST_REQUESTS.saturating_sub(self.simulation.looked_at);
+        self.simulation.left_out += requests.len().saturating_sub(left) + usize::from(is_cut);
+        for request in requests.into_iter().take(left) {
+            self.simulation.looked_at += 1;
+            let stage = if request.phase() == Some(Phase::Granted) {
+                RequestStage::Anew
+            } else {
+                RequestStage::AsItIs
+            };
+            let under = under_policies(
+                self.reads,
+                self.modules,
+                request.clone(),
+                stage,
+                self.scope.system_namespace,
+                others,
+                self.now,
+            );
+            let (under, unread) = Box::pin(under).await;
+            self.unread.extend(unread);
+            if let Some(under) = under {
+                let (forecast, is_unknown) = forecast::of(&request, &under);
+                self.is_doubtful |= is_unknown;
+                self.simulation.requests.extend(forecast);
+            }
+        }
+    }
+
+    async fn standing(
+        &mut self,
+        namespace: &str,
+        before: &[AccessPolicy],
+        others: &[AccessPolicy],
+    ) {
+        let is_replaced =
+            |it: &&AccessPolicy| others.iter().any(|other| other.name_any() == it.name_any());
+        let kept = before.iter().filter(|it| !is_replaced(it)).cloned();
+        let after: Vec<AccessPolicy> = kept.chain(others.iter().cloned()).collect();
+        let needed = || before.iter().chain(others);
+        if needed().all(|it| it.spec.default_permission.is_none()) {
+            return;
+        }
+        let subjects = || {
+            let standing = needed().filter_map(|it| it.spec.default_permission.as_ref());
+            standing.flat_map(|it| &it.binding_template.subjects)
+        };
+        let missed = self.unread.len();
+        let connectors = self.connectors(namespace).await;
+        let namespaces = if subjects().any(|it| it.namespace_selector.is_some()) {
+            self.namespaces().await
+        } else {
+            BTreeMap::new()
+        };
+        let accounts = self.accounts(namespace, subjects()).await;
+        let settings = explain::settings(self.reads, self.scope.system_namespace, &mut self.unread);
+        let settings = settings.await;
+        if self.unread.len() > missed {
+            // Half of the subjects would look like a loss of the others.
+            return;
+        }
+        let no_keys = NamespaceKeys::default();
+        let around = Surroundings {
+            most_selected: MostSelected::default(),
+            namespace_keys: settings.as_ref().map_or(&no_keys, |it| it.namespace_keys()),
+            connectors: &connectors,
+            namespaces: &namespaces,
+            accounts: &accounts,
+        };
+        let changes = standing::changes(namespace, before, &after, around);
+        self.simulation.standing.extend(changes);
+        let problems = standing::problems(namespace, others, around);
+        self.simulation.problems.extend(problems);
+    }
+
+    async fn connectors(&mut self, namespace: &str) -> BTreeMap<String, Labels> {
+        let listed = self.reads.all::<Selectable, Labelled>(namespace, "").await;
+        let listed = known(listed, &mut self.unread).unwrap_or_default();
+        let listed = listed.into_iter().flatten();
+        listed
+            .filter(|it| it.metadata.deletion_timestamp.is_none())
+            .map(|it| (it.name_any(), it.metadata.labels.unwrap_or_default()))
+            .collect()
+    }
+
+    async fn namespaces(&mut self) -> BTreeMap<String, Labels> {
+        let listed = self.reads.all_of_cluster::<Namespace>().await;
+        let listed = known(listed, &mut self.unread).unwrap_or_default();
+        let listed = listed.into_iter().flatten();
+        listed
+            .filter(|it| it.metadata.deletion_timestamp.is_none())
+            .map(|it| (it.name_any(), it.metadata.labels.unwrap_or_default()))
+            .collect()
+    }
+
+    /// The accounts from which a subject selects: those of the namespace, or of all.
+    async fn accounts<'s>(
+        &mut self,
+        namespace: &str,
+        subjects: impl Iterator<Item = &'s SubjectSpec>,
+    ) -> BTreeMap<String, BTreeMap<String, Labels>> {
+        let selecting: Vec<_> = subjects.filter(|it| it.name_selector.is_some()).collect();
+        let mut accounts: BTreeMap<String, BTreeMap<String, Labels>> = BTreeMap::new();
+        if selecting.is_empty() {
+            return accounts;
+        }
+        let is_wide = selecting.iter().any(|it| it.namespace_selector.is_some());
+        let of = if is_wide { "" } else { namespace };
+        let listed = self.reads.all::<ServiceAccount, Labelled>(of, "").await;
+        let listed = known(listed, &mut self.unread).unwrap_or_default();
+        for account in listed.into_iter().flatten() {
+            if account.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            let of_namespace = accounts.entry(account.namespace().unwrap_or_default());
+            let labels = account.metadata.labels.clone().unwrap_or_default();
+            of_namespace.or_default().insert(account.name_any(), labels);
+        }
+        accounts
+    }
+}

@@ -1,0 +1,144 @@
+//! A simulation for people.
+
+use std::fmt::Write as _;
+
+use connectors_api::access_request::Phase;
+
+use super::{
+    ForecastWord, RequestForecast, SimulatedWord, Simulation, StandingChange, StandingWord,
+};
+use crate::explain::report::RuleShown;
+use crate::output::{Colours, Tone};
+
+/// The limit of connectors that a line names.
+const NAMED: usize = 6;
+
+/// What the policies would change.
+#[must_use]
+pub fn text(simulation: &Simulation, colours: Colours) -> String {
+    let mut text = String::new();
+    for policy in &simulation.policies {
+        let state = match policy.state {
+            SimulatedWord::New => "new",
+            SimulatedWord::Changed => "changed",
+            SimulatedWord::Same => "as it is in the cluster",
+        };
+        let told = format!("policy {}: {state}", policy.name);
+        line(&mut text, colours, 0, Tone::Plain, &told);
+    }
+    for problem in &simulation.problems {
+        line(&mut text, colours, 0, Tone::Bad, problem);
+    }
+    for forecast in &simulation.requests {
+        request(&mut text, forecast, colours);
+    }
+    for change in &simulation.standing {
+        standing(&mut text, change, colours);
+    }
+    let Simulation {
+        requests,
+        standing,
+        looked_at,
+        left_out,
+        complete,
+        ..
+    } = simulation;
+    let summary = format!(
+        "{looked_at} requests looked at: {} change; {} standing permissions change",
+        requests.len(),
+        standing.len()
+    );
+    line(&mut text, colours, 0, Tone::Plain, &summary);
+    if *left_out > 0 {
+        let told = format!("{left_out} or more requests were not looked at");
+        line(&mut text, colours, 0, Tone::Bad, &told);
+    }
+    if !complete {
+        let told = "not everything could be read: there may be more";
+        line(&mut text, colours, 0, Tone::Bad, told);
+    }
+    text
+}
+
+fn request(text: &mut String, forecast: &RequestForecast, colours: Colours) {
+    let RequestForecast {
+        pod,
+        account,
+        connector,
+        permission,
+        phase,
+        before,
+        after,
+        ..
+    } = forecast;
+    let (tone, told) = word(*after);
+    let (_, was) = word(*before);
+    let head = if *phase == Some(Phase::Granted) {
+        "granted"
+    } else {
+        "waits"
+    };
+    let title = format!("pod {pod} ({account})  connector {connector} ({permission})  {head}");
+    line(text, colours, 0, Tone::Plain, &title);
+    let change = if before == after {
+        format!("{told}, by other rules")
+    } else {
+        format!("{was} → {told}")
+    };
+    line(text, colours, 1, tone, &change);
+    line(text, colours, 1, Tone::Dim, &forecast.because);
+    for (sign, of, others) in [
+        ("-", &forecast.rules_before, &forecast.rules_after),
+        ("+", &forecast.rules_after, &forecast.rules_before),
+    ] {
+        for rule in of.iter().filter(|it| !others.contains(it)) {
+            let RuleShown { resources, verbs } = rule;
+            let rule = format!("{sign} {} on {}", verbs.join(","), resources.join(", "));
+            line(text, colours, 1, Tone::Plain, &rule);
+        }
+    }
+}
+
+const fn word(word: ForecastWord) -> (Tone, &'static str) {
+    match word {
+        ForecastWord::Standing => (Tone::Good, "has access, always"),
+        ForecastWord::Granted => (Tone::Good, "would be granted"),
+        ForecastWord::Waits => (Tone::Open, "waits"),
+        ForecastWord::Refused => (Tone::Bad, "would be refused"),
+        ForecastWord::NoPolicy => (Tone::Bad, "no policy applies"),
+        ForecastWord::Unknown => (Tone::Bad, "not known"),
+    }
+}
+
+fn standing(text: &mut String, change: &StandingChange, colours: Colours) {
+    let StandingChange {
+        namespace,
+        change,
+        holder,
+        resource,
+        verb,
+        connectors,
+    } = change;
+    let (tone, word) = match change {
+        StandingWord::Gains => (Tone::Good, "gains"),
+        StandingWord::Loses => (Tone::Bad, "loses"),
+    };
+    let named: Vec<_> = connectors
+        .iter()
+        .take(NAMED)
+        .map(|it| format!("{namespace}/{it}"))
+        .collect();
+    let rest = match connectors.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let told = format!(
+        "{word}: {holder}  {verb} on {resource} of {}{rest}",
+        named.join(", ")
+    );
+    line(text, colours, 0, tone, &told);
+}
+
+fn line(text: &mut String, colours: Colours, depth: usize, tone: Tone, told: &str) {
+    let _ = writeln!(text, "{}{}", "  ".repeat(depth), colours.paint(tone, told));
+}

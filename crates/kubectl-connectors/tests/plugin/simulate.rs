@@ -1,0 +1,333 @@
+//! `policy simulate`.
+
+use std::fs;
+
+use kubectl_connectors::run::Outcome;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::{Caller, What};
+
+use crate::cluster::{Cluster, change, pod, policy};
+
+fn file(policies: &[Value]) -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    for (number, policy) in policies.iter().enumerate() {
+        let path = place.path().join(format!("{number}.json"));
+        fs::write(path, policy.to_string()).unwrap();
+    }
+    place
+}
+
+/// The policy as its author has it in a file.
+fn written(change: impl FnOnce(&mut Value)) -> Value {
+    let mut written = policy("approved-changes", "payments");
+    for field in ["uid", "creationTimestamp"] {
+        written["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    change(&mut written);
+    written
+}
+
+fn granted(policy: &mut Value) -> &mut Value {
+    &mut policy["spec"]["checkGrantedPermission"]
+}
+
+fn others() -> Value {
+    json!([{"kind": "ServiceAccount", "namespace": "team-b", "name": "builder"}])
+}
+
+fn standing(name: &str) -> Value {
+    written(|it| {
+        it["metadata"]["name"] = name.into();
+        it["spec"] = json!({
+            "connector": {"names": ["prod-harbor"]},
+            "defaultPermission": {
+                "roleTemplate": {"rules": [{
+                    "apiGroups": ["connectors.alauda.io"], "resources": ["connectors/apis"], "verbs": ["*"],
+                }]},
+                "bindingTemplate": {"subjects": [
+                    {"kind": "ServiceAccount", "name": "builder", "namespace": "team-a"},
+                    {"kind": "Group", "name": "ops"},
+                ]},
+            },
+        });
+    })
+}
+
+impl Cluster {
+    async fn simulated(&self, policies: &[Value], args: &[&str]) -> Outcome {
+        self.simulated_as(&Caller::admin(), policies, args).await
+    }
+
+    async fn simulated_as(&self, caller: &Caller, policies: &[Value], args: &[&str]) -> Outcome {
+        let place = file(policies);
+        let path = place.path().to_str().unwrap();
+        let simulate = ["policy", "simulate", "-f", path, "-n", "payments"];
+        let args: Vec<_> = simulate.iter().chain(args).copied().collect();
+        let before = self.server.version();
+        let outcome = self.run_as(caller, &args).await;
+        assert_eq!(self.server.version(), before, "it wrote something");
+        outcome
+    }
+
+    async fn simulation(&self, policies: &[Value]) -> (Value, u8) {
+        let outcome = self.simulated(policies, &["-o", "json"]).await;
+        let document = serde_json::from_str(&outcome.output);
+        (
+            document.unwrap_or_else(|_| panic!("{outcome:?}")),
+            outcome.exit.code(),
+        )
+    }
+}
+
+fn only_request(simulation: &Value) -> &Value {
+    let requests = simulation["requests"].as_array().unwrap();
+    assert_eq!(requests.len(), 1, "{simulation:#}");
+    &requests[0]
+}
+
+fn words(request: &Value) -> (&str, &str) {
+    (
+        request["before"].as_str().unwrap(),
+        request["after"].as_str().unwrap(),
+    )
+}
+
+#[tokio::test]
+async fn a_policy_as_it_is_changes_nothing() {
+    let cluster = Cluster::waiting();
+    let (simulation, code) = cluster.simulation(&[written(|_| {})]).await;
+    assert_eq!(code, 0, "{simulation:#}");
+    assert_eq!(simulation["policies"][0]["state"], "Same");
+    assert_eq!(simulation["lookedAt"], 1);
+    assert_eq!(simulation["requests"], json!([]));
+    assert_eq!(simulation["complete"], true);
+}
+
+#[tokio::test]
+async fn a_waiting_request_that_another_text_of_its_policy_decides_is_named() {
+    let cluster = Cluster::waiting();
+    let mut other = change("chg-7", Some("approved"));
+    other["metadata"]["labels"] = json!({"of": "build-1"});
+    cluster.put(other);
+    let by_another_label = written(|it| {
+        let check = &mut granted(it)["spec"]["checks"][0];
+        check["selector"]["labels"] = json!({"of": "{.object.metadata.name}"});
+    });
+    let outcome = cluster
+        .simulated(std::slice::from_ref(&by_another_label), &[])
+        .await;
+    assert_eq!(
+        outcome.output,
+        "\
+policy payments/approved-changes: changed
+pod team-a/build-1 (team-a/builder)  connector payments/prod-harbor (apis)  waits
+  waits → would be granted
+  every check of a policy passes
+  + * on connectors/apis/v1/pod/team-a/build-1
+1 requests looked at: 1 change; 0 standing permissions change
+"
+    );
+    assert_eq!(outcome.exit.code(), 1);
+    cluster
+        .server
+        .change("changerequests", "team-a", "chg-7", |it| {
+            it["status"]["state"] = "rejected".into();
+        });
+    let (simulation, code) = cluster.simulation(&[by_another_label]).await;
+    assert_eq!(words(only_request(&simulation)), ("Waits", "Refused"));
+    assert_eq!(code, 1);
+    let (simulation, _) = cluster
+        .simulation(&[written(|it| granted(it)["requesters"] = others())])
+        .await;
+    assert_eq!(words(only_request(&simulation)), ("Waits", "NoPolicy"));
+}
+
+#[tokio::test]
+async fn a_new_policy_stands_beside_the_others() {
+    let cluster = Cluster::waiting();
+    let mut other = change("chg-7", Some("approved"));
+    other["metadata"]["labels"] = json!({"of": "build-1"});
+    cluster.put(other);
+    let new = written(|it| {
+        it["metadata"]["name"] = "also".into();
+        let check = &mut granted(it)["spec"]["checks"][0];
+        check["selector"]["labels"] = json!({"of": "{.object.metadata.name}"});
+    });
+    let (simulation, _) = cluster.simulation(&[new]).await;
+    assert_eq!(simulation["policies"][0]["state"], "New");
+    assert_eq!(words(only_request(&simulation)), ("Waits", "Granted"));
+}
+
+/// A grant is frozen: an edit of its policy does not change it.
+#[tokio::test]
+async fn a_granted_request_keeps_its_grant_and_a_new_one_of_its_pod_is_foretold() {
+    let cluster = Cluster::waiting();
+    let request = cluster.first_request();
+    cluster.put(change("chg-42", Some("approved")));
+    cluster.grant("build-1", &request);
+    let other_verb = written(|it| {
+        granted(it)["spec"]["permissions"]["roleTemplate"]["rules"][0]["verbs"] =
+            json!(["*", "get"]);
+    });
+    let (simulation, code) = cluster.simulation(&[other_verb]).await;
+    let found = only_request(&simulation);
+    assert_eq!(
+        (words(found), code),
+        (("Granted", "Granted"), 1),
+        "{simulation:#}"
+    );
+    assert_eq!(found["phase"], "Granted");
+    assert_eq!(found["rulesAfter"][0]["verbs"], json!(["*", "get"]));
+    let because = found["because"].as_str().unwrap();
+    assert!(
+        because.contains("it keeps its grant, which is frozen"),
+        "{because}"
+    );
+    let (simulation, _) = cluster
+        .simulation(&[written(|it| granted(it)["requesters"] = others())])
+        .await;
+    assert_eq!(words(only_request(&simulation)), ("Granted", "NoPolicy"));
+}
+
+#[tokio::test]
+async fn standing_permissions_that_begin_or_end_are_named_with_their_holders() {
+    let cluster = Cluster::waiting();
+    let (simulation, code) = cluster.simulation(&[standing("builders")]).await;
+    assert_eq!(code, 1);
+    assert_eq!(
+        simulation["standing"],
+        json!([
+            {"namespace": "payments", "change": "Gains", "holder": "Group ops", "resource": "connectors/apis",
+                "verb": "*", "connectors": ["prod-harbor"]},
+            {"namespace": "payments", "change": "Gains", "holder": "ServiceAccount team-a/builder",
+                "resource": "connectors/apis", "verb": "*", "connectors": ["prod-harbor"]},
+        ])
+    );
+    assert_eq!(words(only_request(&simulation)), ("Waits", "Standing"));
+    let mut there = standing("builders");
+    there["metadata"]["uid"] = "uid-builders".into();
+    cluster.put(there);
+    let narrower = {
+        let mut narrower = standing("builders");
+        let subjects = &mut narrower["spec"]["defaultPermission"]["bindingTemplate"]["subjects"];
+        *subjects = json!([{"kind": "Group", "name": "ops"}]);
+        narrower
+    };
+    let outcome = cluster.simulated(&[narrower], &[]).await;
+    let told = "loses: ServiceAccount team-a/builder  * on connectors/apis of payments/prod-harbor";
+    assert!(outcome.output.contains(told), "{}", outcome.output);
+    assert!(!outcome.output.contains("ops"), "{}", outcome.output);
+}
+
+#[tokio::test]
+async fn selectors_of_subjects_find_what_the_cluster_has() {
+    let cluster = Cluster::new();
+    cluster.server.change("namespaces", "", "team-a", |it| {
+        it["metadata"]["labels"] = json!({"kubernetes.io/metadata.name": "team-a"});
+    });
+    cluster.put(json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": "builder", "namespace": "team-a", "labels": {"role": "builder"}},
+    }));
+    let mut by_label = standing("builders");
+    by_label["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] = json!([{
+        "kind": "ServiceAccount", "nameSelector": {"matchLabels": {"role": "builder"}},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "team-a"}},
+    }]);
+    let (simulation, _) = cluster.simulation(&[by_label]).await;
+    let holders: Vec<_> = simulation["standing"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["holder"])
+        .collect();
+    assert_eq!(holders, ["ServiceAccount team-a/builder"], "{simulation:#}");
+}
+
+#[tokio::test]
+async fn policies_that_the_webhook_would_refuse_are_not_simulated() {
+    let cluster = Cluster::waiting();
+    let wrong = written(|it| it["spec"]["conector"] = json!({}));
+    let outcome = cluster.simulated(&[wrong], &[]).await;
+    assert_eq!(outcome.exit.code(), 2, "{outcome:?}");
+    assert!(
+        outcome.errors.contains("spec.conector: unknown field"),
+        "{outcome:?}"
+    );
+    let elsewhere = written(|it| it["metadata"]["namespace"] = "team-a".into());
+    let outcome = cluster
+        .simulated(std::slice::from_ref(&elsewhere), &[])
+        .await;
+    assert_eq!(outcome.exit.code(), 2, "{outcome:?}");
+    assert!(
+        outcome.errors.contains("use -n team-a, or -A"),
+        "{outcome:?}"
+    );
+    let outcome = cluster.simulated(&[elsewhere], &["-A"]).await;
+    assert_ne!(outcome.exit.code(), 2, "{outcome:?}");
+    let twice = [written(|_| {}), written(|_| {})];
+    let outcome = cluster.simulated(&twice, &[]).await;
+    assert!(
+        outcome
+            .errors
+            .contains("two policies payments/approved-changes"),
+        "{outcome:?}"
+    );
+    let nothing = cluster
+        .run(&["policy", "simulate", "-f", "/no/such/file"])
+        .await;
+    assert_eq!(nothing.exit.code(), 2, "{nothing:?}");
+}
+
+#[tokio::test]
+async fn what_could_not_be_read_is_named_and_the_answer_is_not_known() {
+    let cluster = Cluster::waiting();
+    let rbac = "rbac.authorization.k8s.io/v1";
+    cluster.put(json!({
+        "apiVersion": rbac, "kind": "Role", "metadata": {"name": "dave", "namespace": "payments"},
+        "rules": [{"apiGroups": ["connectors.alauda.io"], "resources": ["*"], "verbs": ["get", "list"]}],
+    }));
+    cluster.put(json!({
+        "apiVersion": rbac, "kind": "RoleBinding", "metadata": {"name": "dave", "namespace": "payments"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "dave"},
+        "subjects": [{"kind": "User", "name": "dave"}],
+    }));
+    let dave = Caller {
+        process: "dave".to_owned(),
+        user: "dave".to_owned(),
+        groups: vec!["system:authenticated".to_owned()],
+    };
+    let outcome = cluster.simulated_as(&dave, &[written(|_| {})], &[]).await;
+    assert_eq!(outcome.exit.code(), 3, "{outcome:?}");
+    let told = "you may not get pods build-1 in namespace team-a";
+    assert!(outcome.errors.contains(told), "{}", outcome.errors);
+    assert!(
+        outcome.output.contains("not everything could be read"),
+        "{}",
+        outcome.output
+    );
+}
+
+#[tokio::test]
+async fn a_simulation_looks_at_a_bounded_number_of_requests_with_a_few_calls_each() {
+    let cluster = Cluster::waiting();
+    for number in 0..120 {
+        let name = format!("other-{number}");
+        cluster.put(pod(&name));
+        cluster.request(&name);
+    }
+    let calls = |cluster: &Cluster| {
+        let log = cluster.server.log();
+        log.iter()
+            .filter(|it| matches!(it.what, What::Call(_)))
+            .count()
+    };
+    let before = calls(&cluster);
+    let changed = written(|it| granted(it)["spec"]["limits"] = json!({"maxDuration": "1h"}));
+    let (simulation, code) = cluster.simulation(&[changed]).await;
+    assert_eq!(simulation["lookedAt"], 100);
+    assert_eq!((&simulation["leftOut"], code), (&json!(21), 3));
+    let made = calls(&cluster) - before;
+    assert!(made <= 4 * 100 + 20, "{made} calls");
+}
