@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 pub use answers::{AnswerArgs, AnswerTarget, ObjectWord};
-pub use policies::{LintArgs, PolicyArgs, PolicyCommand, SimulateArgs, TestArgs};
+pub use policies::{ConvertArgs, LintArgs, PolicyArgs, PolicyCommand, SimulateArgs, TestArgs};
 pub use questions::{
     CanIArgs, CompletionArgs, DoctorArgs, ExplainArgs, GrantsArgs, RequestsArgs, ScopeArgs,
     TopArgs, WhoCanArgs,
@@ -159,6 +159,9 @@ pub enum PluginCommand {
     Reject(AnswerArgs),
     /// Look at policies in files, and test them without a cluster
     Policy(PolicyArgs),
+    /// Turn policies and volumes of the other product of these kinds into those of this one
+    #[command(after_help = CONVERT)]
+    Convert(ConvertArgs),
     /// Print a script that completes commands and flags in a shell
     #[command(after_help = COMPLETION)]
     Completion(CompletionArgs),
@@ -252,6 +255,16 @@ Examples:
   kubectl connectors reject changerequest/chg-42 -n team-a --wait=30
 
 Without a terminal and without --yes nothing is written, and the exit code is 2.";
+
+const CONVERT: &str = "\
+Examples:
+  # The policies of a cluster, with the ConfigMaps that they refer to
+  kubectl connectors convert policies.yaml templates.yaml > converted.yaml
+
+  # A directory of manifests; notes for a program
+  kubectl connectors convert deploy -o json
+
+The exit code is 1 if an object cannot be converted. It is left out, and the others are printed.";
 
 const COMPLETION: &str = "\
 Examples:

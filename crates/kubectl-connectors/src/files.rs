@@ -33,12 +33,23 @@ impl ObjectFile {
     /// Reads a file.
     #[must_use]
     pub fn read(path: &Path) -> Self {
-        let text = text_of(path).map_err(|error| FileProblem {
+        let text = File::open(path).and_then(text_of);
+        Self::of(path.display().to_string(), text)
+    }
+
+    /// Reads standard input.
+    #[must_use]
+    pub fn read_input() -> Self {
+        Self::of("stdin".to_owned(), text_of(io::stdin().lock()))
+    }
+
+    fn of(path: String, text: io::Result<String>) -> Self {
+        let text = text.map_err(|error| FileProblem {
             line: None,
             message: error.to_string(),
         });
         Self {
-            path: path.display().to_string(),
+            path,
             documents: text.and_then(|text| {
                 let documents = yaml::documents(&text).map_err(|error| FileProblem {
                     line: Some(error.position.line),
@@ -52,9 +63,8 @@ impl ObjectFile {
 }
 
 /// The text of a file that is not too long.
-fn text_of(path: &Path) -> io::Result<String> {
+fn text_of(file: impl io::Read) -> io::Result<String> {
     let mut text = String::new();
-    let file = File::open(path)?;
     file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
     if u64::try_from(text.len()).is_ok_and(|it| it <= MOST_BYTES) {
         Ok(text)

@@ -19,6 +19,7 @@ pub mod args;
 mod bindings;
 pub mod can_i;
 pub mod connect;
+pub mod convert;
 pub mod doctor;
 pub mod exit;
 pub mod explain;

@@ -121,12 +121,9 @@ pub(crate) fn is_policy(object: &Value) -> bool {
     object.get("kind").and_then(Value::as_str) == Some("AccessPolicy")
 }
 
-async fn policy(document: &YamlDocument, modules: &Modules) -> LintedPolicy {
-    let text = |pointer: &str| {
-        let text = document.value.pointer(pointer).and_then(Value::as_str);
-        text.unwrap_or_default()
-    };
-    let validated = validate::policy(&document.value);
+/// The findings about a policy, with those about its modules.
+pub(crate) async fn findings(policy: &Value, modules: &Modules) -> Vec<Finding> {
+    let validated = validate::policy(policy);
     let mut findings = validated.findings;
     for module in &validated.modules {
         match modules.validate(&module.source).await {
@@ -137,6 +134,15 @@ async fn policy(document: &YamlDocument, modules: &Modules) -> LintedPolicy {
             Err(failure) => findings.push(module.finding(&failure)),
         }
     }
+    findings
+}
+
+async fn policy(document: &YamlDocument, modules: &Modules) -> LintedPolicy {
+    let text = |pointer: &str| {
+        let text = document.value.pointer(pointer).and_then(Value::as_str);
+        text.unwrap_or_default()
+    };
+    let findings = findings(&document.value, modules).await;
     LintedPolicy {
         name: NamespacedName::new(text("/metadata/namespace"), text("/metadata/name")),
         findings: findings.into_iter().map(|it| told(it, document)).collect(),

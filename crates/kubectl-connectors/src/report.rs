@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::answer::AnswerShown;
 use crate::can_i::CanIShown;
+use crate::convert::Conversion;
 use crate::doctor::Diagnosis;
 use crate::explain::Explanation;
 use crate::grants::GrantList;
@@ -57,6 +58,8 @@ pub enum ReportBody {
     PolicyTestReport(TestReport),
     /// Of `policy simulate`.
     Simulation(Simulation),
+    /// Of `convert`.
+    Conversion(Conversion),
 }
 
 impl Report {

@@ -11,9 +11,10 @@ use service_kit::report as chain;
 
 use crate::answer::{self, Consent};
 use crate::approval_write::ApprovalAnswer;
-use crate::args::{Args, CommonFlags, PluginCommand, PolicyArgs, PolicyCommand};
+use crate::args::{Args, CommonFlags, ConvertArgs, PluginCommand, PolicyArgs, PolicyCommand};
 use crate::can_i;
 use crate::connect::{self, Connection};
+use crate::convert::{self, ConvertPlace};
 use crate::doctor;
 use crate::exit::ExitWord;
 use crate::explain::{self, ExplainError, NothingToExplain};
@@ -103,6 +104,7 @@ pub async fn run(args: Args, place: &RunPlace) -> Outcome {
         PluginCommand::Policy(args) if !args.asks_cluster() => {
             return policy(&args.command, common.output, place).await;
         }
+        PluginCommand::Convert(args) => return converted(&args, &common, place).await,
         question @ (PluginCommand::Explain(_)
         | PluginCommand::Requests(_)
         | PluginCommand::Grants(_)
@@ -176,6 +178,7 @@ pub async fn ask(
         PluginCommand::Approve(args) => asked.answer(ApprovalAnswer::Approve, args).await,
         PluginCommand::Reject(args) => asked.answer(ApprovalAnswer::Reject, args).await,
         PluginCommand::Policy(_)
+        | PluginCommand::Convert(_)
         | PluginCommand::Completion(_)
         | PluginCommand::Schema
         | PluginCommand::Version => Outcome::error(ExitWord::Usage, "this command asks no cluster"),
@@ -250,6 +253,52 @@ async fn policy(command: &PolicyCommand, format: Format, place: &RunPlace) -> Ou
     }
 }
 
+/// Objects on standard output, notes and refusals on standard error; for programs all in one report.
+async fn converted(args: &ConvertArgs, common: &CommonFlags, place: &RunPlace) -> Outcome {
+    let mut read = Vec::new();
+    for path in &args.files {
+        if path.as_os_str() == "-" {
+            read.push(ObjectFile::read_input());
+        } else if path.is_dir() {
+            match files::of_directory(path) {
+                Ok(directories) => read.extend(directories.into_iter().flatten()),
+                Err(problem) => return Outcome::error(ExitWord::Usage, &problem.message),
+            }
+        } else {
+            read.push(ObjectFile::read(path));
+        }
+    }
+    let namespaces = ConvertPlace {
+        namespace: common.namespace.as_deref().unwrap_or("default"),
+        templates: &common.system_namespace,
+    };
+    let conversion = convert::convert(&read, namespaces, &place.modules).await;
+    if let Some(why) = place.modules.not_run() {
+        let why = format!("{why}; the plugin runs Rego on Linux");
+        return Outcome::error(ExitWord::Unknown, &why);
+    }
+    let exit = convert::exit(&conversion);
+    let (output, errors) = match common.output {
+        Format::Table => {
+            let errors = convert::text(&conversion, place.colours);
+            let output = convert::manifests(&conversion).map_err(|error| error.to_string());
+            (output, errors)
+        }
+        Format::Json | Format::Yaml => {
+            let report = Report::new(ReportBody::Conversion(conversion), Vec::new());
+            (for_programs(&report, common.output), String::new())
+        }
+    };
+    match output {
+        Ok(output) => Outcome {
+            output,
+            errors,
+            exit,
+        },
+        Err(error) => Outcome::error(ExitWord::Unknown, &error),
+    }
+}
+
 fn not_explained(error: &ExplainError) -> Outcome {
     match error {
         ExplainError::NoAccount => Outcome::error(
@@ -277,6 +326,7 @@ fn exit(report: &Report) -> ExitWord {
         ReportBody::PolicyLint(report) => lint::exit(report, false),
         ReportBody::PolicyTestReport(report) => policy_test::report::exit(report),
         ReportBody::Simulation(simulation) => simulate::exit(simulation),
+        ReportBody::Conversion(conversion) => convert::exit(conversion),
     }
 }
 
@@ -295,6 +345,7 @@ fn table(report: &Report, colours: Colours, now: Timestamp) -> String {
         ReportBody::PolicyLint(report) => lint::text(report, colours),
         ReportBody::PolicyTestReport(report) => policy_test::report::text(report, colours),
         ReportBody::Simulation(simulation) => simulate::text::text(simulation, colours),
+        ReportBody::Conversion(conversion) => convert::text(conversion, colours),
     }
 }
 

@@ -14,6 +14,7 @@
 mod agreement;
 mod cases;
 mod conformance;
+mod conversions;
 mod examples;
 mod mutants;
 mod schemas;

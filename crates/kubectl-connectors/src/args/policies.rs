@@ -1,4 +1,4 @@
-//! The arguments of `policy`.
+//! The arguments of commands about policies in files.
 
 use std::path::PathBuf;
 
@@ -104,4 +104,12 @@ pub struct TestArgs {
     /// The form of the report, where -o is table
     #[arg(long, value_enum, default_value_t = TestFormat::Text)]
     pub format: TestFormat,
+}
+
+/// The arguments of `convert`.
+#[derive(Debug, clap::Args)]
+pub struct ConvertArgs {
+    /// Files or directories of YAML or JSON; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
 }

@@ -10,6 +10,7 @@
 mod answers;
 mod calls;
 mod cluster;
+mod convert;
 mod doctor;
 mod documents;
 mod explain;
