@@ -11,7 +11,9 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 pub use answers::{AnswerArgs, AnswerTarget, ObjectWord};
-pub use policies::{ConvertArgs, LintArgs, PolicyArgs, PolicyCommand, SimulateArgs, TestArgs};
+pub use policies::{
+    ConvertArgs, CoverageArgs, LintArgs, PolicyArgs, PolicyCommand, SimulateArgs, TestArgs,
+};
 pub use questions::{
     CanIArgs, CompletionArgs, DoctorArgs, ExplainArgs, GrantsArgs, RequestsArgs, ScopeArgs,
     TopArgs, WhoCanArgs,
@@ -230,6 +232,9 @@ Examples:
 
   # The same for one namespace of connectors, for a program
   kubectl connectors doctor -n payments -o json
+
+  # What mends the findings, to read and then to apply
+  kubectl connectors doctor -n payments --fix-plan
 
 The exit code is 1 if there is an error or a warning, and 3 if you may not read everything.";
 

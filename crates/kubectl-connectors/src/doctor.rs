@@ -2,10 +2,12 @@
 
 mod installation;
 mod objects;
+pub mod plan;
 mod read;
 mod rights;
 mod rules;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
@@ -15,6 +17,7 @@ use serde::Serialize;
 use crate::exit::ExitWord;
 use crate::output::{Colours, Tone};
 use crate::reads::ClusterReads;
+use crate::terms::NamespacedName;
 use crate::unread::MissedRead;
 
 pub use read::DoctorRead;
@@ -45,6 +48,32 @@ pub struct DoctorFinding {
     /// The command that mends it, where one does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// The fields that mend it when they are applied, where such do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<FixObject>,
+}
+
+/// The fields of an object that mend a finding.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FixObject {
+    /// Group and version.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// Name and labels.
+    pub metadata: FixMetadata,
+}
+
+/// The metadata of an object that mends a finding.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FixMetadata {
+    /// Namespace and name.
+    #[serde(flatten)]
+    pub name: NamespacedName,
+    /// The labels.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// How bad a finding is.
@@ -175,12 +204,20 @@ impl DoctorFinding {
             message: message.into(),
             fix: fix.into(),
             command: None,
+            manifest: None,
         }
     }
 
     fn with_command(self, command: String) -> Self {
         Self {
             command: Some(command),
+            ..self
+        }
+    }
+
+    fn with_object(self, manifest: FixObject) -> Self {
+        Self {
+            manifest: Some(manifest),
             ..self
         }
     }
@@ -234,6 +271,7 @@ pub fn text(diagnosis: &Diagnosis, is_whole: bool, colours: Colours) -> String {
             message,
             fix,
             command,
+            manifest: _,
         } = finding;
         let head = colours.paint(severity.tone(), severity.as_str());
         let object = colours.paint(Tone::Plain, object);

@@ -60,10 +60,10 @@ pub async fn explain(
     let within = |name: &str| NamespacedName::new(namespace, name);
     let mut observed = match &args.target {
         ExplainTarget::Pod(name) => {
-            of_waiting(reads, system_namespace, &Waiting::Pod(within(name))).await?
+            of_waiting(reads, system_namespace, &WaitTarget::Pod(within(name))).await?
         }
         ExplainTarget::Request(name) => {
-            of_waiting(reads, system_namespace, &Waiting::Request(within(name))).await?
+            of_waiting(reads, system_namespace, &WaitTarget::Request(within(name))).await?
         }
         ExplainTarget::Connector(name) => {
             let account = args.as_account.as_ref().ok_or(ExplainError::NoAccount)?;
@@ -83,7 +83,7 @@ pub async fn explain(
 
 /// A pod or a request that may wait.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Waiting {
+pub enum WaitTarget {
     /// A pod.
     Pod(NamespacedName),
     /// A request.
@@ -93,11 +93,13 @@ pub enum Waiting {
 async fn of_waiting(
     reads: &ClusterReads,
     system_namespace: &str,
-    waiting: &Waiting,
+    waiting: &WaitTarget,
 ) -> Result<Observed, ExplainError> {
     let observed = match waiting {
-        Waiting::Pod(name) => observe::pod(reads, system_namespace, name.clone(), ANY_VERB).await,
-        Waiting::Request(name) => observe::request(reads, system_namespace, name.clone()).await,
+        WaitTarget::Pod(name) => {
+            observe::pod(reads, system_namespace, name.clone(), ANY_VERB).await
+        }
+        WaitTarget::Request(name) => observe::request(reads, system_namespace, name.clone()).await,
     };
     observed.map_err(ExplainError::Nothing)
 }

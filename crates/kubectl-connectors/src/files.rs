@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::yaml::{self, YamlDocument};
 
@@ -127,6 +128,31 @@ pub fn of_paths(paths: &[PathBuf]) -> Result<Vec<ObjectFile>, FileProblem> {
         }
     }
     Ok(files)
+}
+
+/// The times and sizes of the YAML files of a directory and those below it. They differ after a change.
+#[must_use]
+pub fn stamps(path: &Path) -> Vec<(PathBuf, Option<SystemTime>, u64)> {
+    let mut directories = vec![path.to_owned()];
+    let mut found = Vec::new();
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
+            if metadata.is_dir() {
+                directories.push(path);
+            } else if metadata.is_file() && is_yaml(&path) {
+                found.push((path, metadata.modified().ok(), metadata.len()));
+            }
+            if found.len() + directories.len() > MOST_FILES {
+                return found;
+            }
+        }
+    }
+    found.sort();
+    found
 }
 
 fn is_yaml(path: &Path) -> bool {

@@ -5,6 +5,7 @@
 
 pub mod cases;
 pub mod compare;
+pub mod coverage;
 pub mod report;
 pub mod run;
 

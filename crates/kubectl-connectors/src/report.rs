@@ -8,10 +8,12 @@ use crate::answer::AnswerShown;
 use crate::can_i::CanIShown;
 use crate::convert::Conversion;
 use crate::doctor::Diagnosis;
+use crate::doctor::plan::FixPlan;
 use crate::explain::Explanation;
 use crate::grants::GrantList;
 use crate::lint::LintReport;
 use crate::policy_test::TestReport;
+use crate::policy_test::coverage::CoverageReport;
 use crate::requests::RequestList;
 use crate::simulate::Simulation;
 use crate::terms::API_VERSION;
@@ -50,12 +52,16 @@ pub enum ReportBody {
     Top(TopList),
     /// Of `doctor`.
     Diagnosis(Diagnosis),
+    /// Of `doctor --fix-plan`.
+    FixPlan(FixPlan),
     /// Of `approve` and `reject`.
     Answer(AnswerShown),
     /// Of `policy lint`.
     PolicyLint(LintReport),
     /// Of `policy test`.
     PolicyTestReport(TestReport),
+    /// Of `policy coverage`.
+    PolicyCoverage(CoverageReport),
     /// Of `policy simulate`.
     Simulation(Simulation),
     /// Of `convert`.

@@ -1,6 +1,7 @@
 //! From the command line to what is printed.
 
 mod question;
+mod watch;
 
 use std::fmt;
 
@@ -102,7 +103,12 @@ pub async fn run(args: Args, place: &RunPlace) -> Outcome {
             ));
         }
         PluginCommand::Policy(args) if !args.asks_cluster() => {
-            return policy(&args.command, common.output, place).await;
+            let format = common.output;
+            let run = || policy(&args.command, format, place);
+            return match args.watched() {
+                Some(directory) => Box::pin(watch::watch(directory, format, place, run)).await,
+                None => run().await,
+            };
         }
         PluginCommand::Convert(args) => return converted(&args, &common, place).await,
         question @ (PluginCommand::Explain(_)
@@ -170,7 +176,12 @@ pub async fn ask(
             let system = asked.system_namespace;
             let found = doctor::doctor(&asked.reads, scope, system, asked.now);
             let (diagnosis, unread) = found.await;
-            asked.printed(&Report::new(ReportBody::Diagnosis(diagnosis), unread))
+            let body = if args.fix_plan {
+                ReportBody::FixPlan(doctor::plan::plan(diagnosis, unread.is_empty()))
+            } else {
+                ReportBody::Diagnosis(diagnosis)
+            };
+            asked.printed(&Report::new(body, unread))
         }
         PluginCommand::Policy(PolicyArgs {
             command: PolicyCommand::Simulate(args),
@@ -226,6 +237,20 @@ async fn policy(command: &PolicyCommand, format: Format, place: &RunPlace) -> Ou
             };
             let exit = policy_test::report::exit(&report);
             (text, ReportBody::PolicyTestReport(report), exit)
+        }
+        PolicyCommand::Coverage(args) => {
+            let directories = match files::of_directory(&args.directory) {
+                Ok(directories) => directories,
+                Err(problem) => return Outcome::error(ExitWord::Usage, &problem.message),
+            };
+            let report = policy_test::coverage::coverage(&directories, &place.modules, now).await;
+            if report.policies.is_empty() && report.problems.is_empty() {
+                let message = format!("{} holds no AccessPolicy", args.directory.display());
+                return Outcome::error(ExitWord::Usage, &message);
+            }
+            let text = policy_test::coverage::text(&report, place.colours);
+            let exit = policy_test::coverage::exit(&report);
+            (text, ReportBody::PolicyCoverage(report), exit)
         }
         PolicyCommand::Simulate(_) => {
             return Outcome::error(ExitWord::Usage, "this command asks a cluster");
@@ -322,9 +347,11 @@ fn exit(report: &Report) -> ExitWord {
         ReportBody::WhoCan(who) if who.complete && who.pods.is_some() => ExitWord::Yes,
         ReportBody::GrantList(_) | ReportBody::WhoCan(_) => ExitWord::Unknown,
         ReportBody::Diagnosis(diagnosis) => doctor::exit(diagnosis, report.unread.is_empty()),
+        ReportBody::FixPlan(plan) => doctor::plan::exit(plan),
         ReportBody::Answer(shown) => answer::exit(shown),
         ReportBody::PolicyLint(report) => lint::exit(report, false),
         ReportBody::PolicyTestReport(report) => policy_test::report::exit(report),
+        ReportBody::PolicyCoverage(report) => policy_test::coverage::exit(report),
         ReportBody::Simulation(simulation) => simulate::exit(simulation),
         ReportBody::Conversion(conversion) => convert::exit(conversion),
     }
@@ -342,8 +369,10 @@ fn table(report: &Report, colours: Colours, now: Timestamp) -> String {
             doctor::text(diagnosis, report.unread.is_empty(), colours)
         }
         ReportBody::Answer(shown) => answer::text::text(shown, now, colours),
+        ReportBody::FixPlan(plan) => doctor::plan::text(plan),
         ReportBody::PolicyLint(report) => lint::text(report, colours),
         ReportBody::PolicyTestReport(report) => policy_test::report::text(report, colours),
+        ReportBody::PolicyCoverage(report) => policy_test::coverage::text(report, colours),
         ReportBody::Simulation(simulation) => simulate::text::text(simulation, colours),
         ReportBody::Conversion(conversion) => convert::text(conversion, colours),
     }

@@ -19,7 +19,7 @@ use crate::exit::ExitWord;
 use crate::explain::report::RuleShown;
 use crate::terms::NamespacedName;
 
-/// What policies would change.
+/// The changes that policies would make.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Simulation {

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::approval_write::{self, AnswerRefusal, ApprovalAnswer, ApprovalWrite, WishedAnswer};
 use crate::args::{AnswerArgs, AnswerTarget};
-use crate::explain::Waiting;
+use crate::explain::WaitTarget;
 use crate::explain::foresee::{self, Foreseen};
 use crate::modules::Modules;
 use crate::reads::{ClusterReads, Found, KindServed, Strict};
@@ -57,8 +57,8 @@ pub(super) async fn prepare(
 ) -> Result<PreparedAnswer, AnswerProblem> {
     let mut unread = Vec::new();
     let waiting = match &args.target {
-        AnswerTarget::Pod(name) => Some(Waiting::Pod(place.within(name))),
-        AnswerTarget::Request(name) => Some(Waiting::Request(place.within(name))),
+        AnswerTarget::Pod(name) => Some(WaitTarget::Pod(place.within(name))),
+        AnswerTarget::Request(name) => Some(WaitTarget::Request(place.within(name))),
         AnswerTarget::Object(_) => None,
     };
     // The namespaces of connectors that are known without the right to list in all.
@@ -148,7 +148,7 @@ impl AnswerPlace<'_> {
     /// The accesses of a pod or a request, with the object of this UID as it is after the write.
     async fn foresee(
         &self,
-        waiting: &Waiting,
+        waiting: &WaitTarget,
         uid: &str,
         after: Option<&Value>,
         unread: &mut Vec<MissedRead>,
@@ -243,7 +243,7 @@ impl AnswerPlace<'_> {
         shown: &mut AnswerShown,
         object: &Value,
         write: &ApprovalWrite,
-        target: Option<Waiting>,
+        target: Option<WaitTarget>,
         namespaces: &[&str],
         unread: &mut Vec<MissedRead>,
     ) -> Result<(), AnswerProblem> {
@@ -260,13 +260,13 @@ impl AnswerPlace<'_> {
             let namespace = it.metadata.namespace.clone().unwrap_or_default();
             NamespacedName::new(namespace, it.name_any())
         });
-        let mut queue: VecDeque<Waiting> = target.into_iter().collect();
-        queue.extend(named.map(Waiting::Request));
+        let mut queue: VecDeque<WaitTarget> = target.into_iter().collect();
+        queue.extend(named.map(WaitTarget::Request));
         let mut judged: BTreeSet<NamespacedName> = BTreeSet::new();
         let mut looks = 0;
         let mut effects: Vec<AnswerEffect> = Vec::new();
         while let Some(target) = queue.pop_front() {
-            if let Waiting::Request(name) = &target
+            if let WaitTarget::Request(name) = &target
                 && judged.contains(name)
             {
                 continue;
@@ -343,10 +343,10 @@ impl AnswerPlace<'_> {
     }
 }
 
-fn is_judged(waiting: &Waiting, judged: &BTreeSet<NamespacedName>) -> bool {
+fn is_judged(waiting: &WaitTarget, judged: &BTreeSet<NamespacedName>) -> bool {
     match waiting {
-        Waiting::Request(name) => judged.contains(name),
-        Waiting::Pod(_) => false,
+        WaitTarget::Request(name) => judged.contains(name),
+        WaitTarget::Pod(_) => false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The arguments of commands about policies in files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
@@ -25,6 +25,9 @@ Examples:
   # For a CI system
   kubectl connectors policy test policies --format junit
 
+  # Again after each change of a file
+  kubectl connectors policy test policies --watch
+
 The exit code is 1 if an answer is another one than expected.";
 
 /// The arguments of `policy`.
@@ -36,15 +39,34 @@ pub struct PolicyArgs {
 }
 
 impl PolicyArgs {
+    /// The directory whose changes are followed.
+    #[must_use]
+    pub fn watched(&self) -> Option<&Path> {
+        match &self.command {
+            PolicyCommand::Test(args) if args.watch => Some(&args.directory),
+            PolicyCommand::Test(_)
+            | PolicyCommand::Lint(_)
+            | PolicyCommand::Coverage(_)
+            | PolicyCommand::Simulate(_) => None,
+        }
+    }
+
     /// True for a question that needs a cluster.
     #[must_use]
     pub const fn asks_cluster(&self) -> bool {
         match self.command {
             PolicyCommand::Simulate(_) => true,
-            PolicyCommand::Lint(_) | PolicyCommand::Test(_) => false,
+            PolicyCommand::Lint(_) | PolicyCommand::Test(_) | PolicyCommand::Coverage(_) => false,
         }
     }
 }
+
+const COVERAGE: &str = "\
+Examples:
+  # Which requesters, checks and rules does no PolicyTest reach?
+  kubectl connectors policy coverage policies
+
+The exit code is 1 if a part is not reached.";
 
 const SIMULATE: &str = "\
 Examples:
@@ -65,6 +87,9 @@ pub enum PolicyCommand {
     /// Compare what policies say about objects in files with what is expected
     #[command(after_help = TEST)]
     Test(TestArgs),
+    /// Say which parts of policies in files no test reaches
+    #[command(after_help = COVERAGE)]
+    Coverage(CoverageArgs),
     /// Say what policies in files would change in the cluster: for the requests, and for standing permissions
     #[command(after_help = SIMULATE)]
     Simulate(SimulateArgs),
@@ -104,6 +129,18 @@ pub struct TestArgs {
     /// The form of the report, where -o is table
     #[arg(long, value_enum, default_value_t = TestFormat::Text)]
     pub format: TestFormat,
+
+    /// Test again after each change of a file, which is looked for every second
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+/// The arguments of `policy coverage`.
+#[derive(Debug, clap::Args)]
+pub struct CoverageArgs {
+    /// A directory of objects and tests
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
 }
 
 /// The arguments of `convert`.

@@ -135,6 +135,10 @@ pub struct DoctorArgs {
     /// The namespaces
     #[command(flatten)]
     pub scope: ScopeArgs,
+
+    /// Print what mends the findings, as a YAML stream: objects to apply, and commands as comments
+    #[arg(long)]
+    pub fix_plan: bool,
 }
 
 /// The arguments of `completion`.

@@ -6,14 +6,16 @@ use connectors_api::access_request::Phase;
 use connectors_api::conditions::ConditionStatus;
 use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID, CONNECTOR_CLASS, fits};
 use connectors_api::policy_reason::{ChecksValid, ConnectorsMatched, PermissionSynced};
-use connectors_api::{AccessPolicy, AccessPolicyCondition, AccessRequest, Condition, Connector};
+use connectors_api::{
+    AccessPolicy, AccessPolicyCondition, AccessRequest, Condition, Connector, names,
+};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use service_kit::watches::Unreadable;
 
-use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
+use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord, FixMetadata, FixObject};
 use crate::grants::{self, InForce};
-use crate::terms::{shell, span};
+use crate::terms::{NamespacedName, shell, span};
 
 /// The time that a controller may take.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(2);
@@ -380,10 +382,22 @@ fn of_connector(connector: &Connector) -> Option<DoctorFinding> {
         format!("lists by the label of its class {class} do not find it; policies do"),
         "write the labels, which the webhook writes with each change of a connector",
     );
-    Some(finding.with_command(format!(
+    let command = format!(
         "kubectl -n {} label --overwrite connector {} {}",
         shell(&namespace),
         shell(&name),
         words.join(" ")
-    )))
+    );
+    let labels = missing
+        .iter()
+        .map(|key| ((**key).to_owned(), class.clone()));
+    let manifest = FixObject {
+        api_version: names::API_VERSION.to_owned(),
+        kind: "Connector".to_owned(),
+        metadata: FixMetadata {
+            labels: labels.collect(),
+            name: NamespacedName::new(namespace, name),
+        },
+    };
+    Some(finding.with_command(command).with_object(manifest))
 }

@@ -13,14 +13,14 @@ use serde_json::Value;
 use super::collect::{self, Asked};
 use super::report::{AccessShown, EndShown, GatingWord, PodShown};
 use super::seen::{AccessRead, KindRead, Observed, PolicyRead, text};
-use super::{ExplainError, Waiting, ends, of_waiting, tell};
+use super::{ExplainError, WaitTarget, ends, of_waiting, tell};
 use crate::modules::Modules;
 use crate::reads::ClusterReads;
 use crate::terms::NamespacedName;
 use crate::unread::{MissedRead, Presence};
 
 /// The object with other fields; none for an object that stays as it is.
-pub type ObjectChange<'a> = dyn Fn(&Value) -> Option<Value> + 'a;
+pub type CandidateChange<'a> = dyn Fn(&Value) -> Option<Value> + 'a;
 
 /// A pod with its accesses, now and afterwards.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,10 +75,10 @@ pub struct CountedObject {
 pub async fn foresee(
     reads: &ClusterReads,
     modules: &Modules,
-    waiting: &Waiting,
+    waiting: &WaitTarget,
     system_namespace: &str,
     now: Timestamp,
-    change: &ObjectChange<'_>,
+    change: &CandidateChange<'_>,
 ) -> Result<(Foreseen, Vec<MissedRead>), ExplainError> {
     let mut observed = of_waiting(reads, system_namespace, waiting).await?;
     collect::judge_all(reads, modules, &mut observed).await;
@@ -146,7 +146,7 @@ fn counted(access: &AccessRead, kinds: &BTreeMap<ObjectKind, KindRead>) -> Vec<C
 }
 
 /// Judges with changed objects.
-async fn judge_again(modules: &Modules, observed: &mut Observed, change: &ObjectChange<'_>) {
+async fn judge_again(modules: &Modules, observed: &mut Observed, change: &CandidateChange<'_>) {
     let Some(pod) = observed.pod.as_ref().and_then(|it| it.object.clone()) else {
         return;
     };

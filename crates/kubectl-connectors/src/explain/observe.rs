@@ -54,7 +54,7 @@ impl From<MissedRead> for NothingToExplain {
 pub(super) enum AccessReviews {
     /// It is.
     Asked,
-    /// What accounts and pods may do now does not matter.
+    /// The present rights of accounts and pods do not matter.
     LeftOut,
 }
 

@@ -93,22 +93,22 @@ pub fn exit(report: &TestReport) -> ExitWord {
     }
 }
 
+/// A file or a test that could not be used, on a line.
+pub(super) fn problem_line(problem: &TestProblem, colours: Colours) -> String {
+    let place = match problem.line {
+        Some(line) => format!("{}:{line}", problem.file),
+        None => problem.file.clone(),
+    };
+    let word = colours.paint(Tone::Bad, "error");
+    format!("{}: {word}: {}\n", shown(&place), shown(&problem.message))
+}
+
 /// The report for people.
 #[must_use]
 pub fn text(report: &TestReport, colours: Colours) -> String {
     let mut text = String::new();
     for problem in &report.problems {
-        let place = match problem.line {
-            Some(line) => format!("{}:{line}", problem.file),
-            None => problem.file.clone(),
-        };
-        let word = colours.paint(Tone::Bad, "error");
-        let _ = writeln!(
-            text,
-            "{}: {word}: {}",
-            shown(&place),
-            shown(&problem.message)
-        );
+        text.push_str(&problem_line(problem, colours));
     }
     for case in &report.cases {
         let name = format!("{}: {}", case.test, case.case);

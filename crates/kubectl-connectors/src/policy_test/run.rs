@@ -10,8 +10,10 @@ use super::cases::{self, WrittenCase, WrittenTest};
 use super::compare::{self, MountQuestion};
 use super::report::{CaseDifference, CaseReport, TestProblem, TestReport};
 use crate::explain::offline::{self, OfflineQuestion, OfflineWorld};
+use crate::explain::report::AccessShown;
 use crate::files::ObjectFile;
 use crate::modules::Modules;
+use crate::terms::NamespacedName;
 use crate::yaml::YamlDocument;
 
 /// The place of a test in its file.
@@ -28,7 +30,7 @@ pub async fn test(
 ) -> TestReport {
     let mut report = TestReport::default();
     for files in directories {
-        directory(files, modules, now, &mut report).await;
+        directory(files, modules, now, &mut report, &mut |_| ()).await;
     }
     let (passed, failed): (Vec<_>, Vec<_>) = report
         .cases
@@ -38,11 +40,30 @@ pub async fn test(
     report
 }
 
-async fn directory(
+/// A case, and the answer to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SeenCase<'a> {
+    case: &'a WrittenCase,
+    /// The answer.
+    pub(super) access: &'a AccessShown,
+}
+
+impl SeenCase<'_> {
+    /// True when the case has an object in place of that of the directory, or without it.
+    pub(super) fn replaces(&self, kind: &str, name: &NamespacedName) -> bool {
+        let told = format!("{kind} {name}");
+        let mut objects = self.case.objects.iter();
+        objects.any(|it| told_name(it) == told) || self.case.without.contains(&told)
+    }
+}
+
+/// Runs the tests of a directory, and passes on each answer.
+pub(super) async fn directory(
     files: &[ObjectFile],
     modules: &Modules,
     now: Timestamp,
     report: &mut TestReport,
+    see: &mut dyn FnMut(SeenCase<'_>),
 ) {
     let mut objects = Vec::new();
     let mut tests = Vec::new();
@@ -101,7 +122,7 @@ async fn directory(
         };
         for (number, case) in written.cases.iter().enumerate() {
             let at = format!("cases[{number}]");
-            match one(&world, case, modules, now).await {
+            match one(&world, case, modules, now, see).await {
                 Ok(differences) => {
                     report
                         .cases
@@ -149,6 +170,7 @@ async fn one(
     case: &WrittenCase,
     modules: &Modules,
     now: Timestamp,
+    see: &mut dyn FnMut(SeenCase<'_>),
 ) -> Result<Vec<compare::FieldDifference>, (String, String)> {
     let mut world = world.clone();
     for without in &case.without {
@@ -178,8 +200,9 @@ async fn one(
     };
     let explanation = offline::explain(&world, question, modules, now).await;
     let access = explanation.accesses.first();
-    Ok(access.map_or_else(Vec::new, |it| {
-        compare::differences(&case.expect, it, &mount)
+    Ok(access.map_or_else(Vec::new, |access| {
+        see(SeenCase { case, access });
+        compare::differences(&case.expect, access, &mount)
     }))
 }
 

@@ -51,7 +51,7 @@ pub struct SimulationScope<'a> {
     pub system_namespace: &'a str,
 }
 
-/// What the policies of files would change, at this time.
+/// The changes that policies of files would make, at this time.
 pub async fn simulate(
     reads: &ClusterReads,
     modules: &Modules,

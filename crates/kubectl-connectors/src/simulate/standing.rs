@@ -9,9 +9,9 @@ use kube::ResourceExt as _;
 use super::{StandingChange, StandingWord};
 
 /// A standing permission on one connector: holder, resource and verb.
-type Hold = (String, String, String);
+type StandingKey = (String, String, String);
 /// The connectors of each standing permission.
-type Holds = BTreeMap<Hold, BTreeSet<String>>;
+type StandingKeys = BTreeMap<StandingKey, BTreeSet<String>>;
 
 /// The standing permissions that begin or end when policies of a namespace are replaced.
 pub(super) fn changes(
@@ -25,7 +25,7 @@ pub(super) fn changes(
         holds(namespace, after, around),
     );
     let mut changes = Vec::new();
-    let mut add = |change, from: &Holds, to: &Holds| {
+    let mut add = |change, from: &StandingKeys, to: &StandingKeys| {
         let none = BTreeSet::new();
         for ((holder, resource, verb), connectors) in to {
             let key = (holder.clone(), resource.clone(), verb.clone());
@@ -49,8 +49,8 @@ pub(super) fn changes(
     changes
 }
 
-fn holds(namespace: &str, policies: &[AccessPolicy], around: Surroundings<'_>) -> Holds {
-    let mut found = Holds::new();
+fn holds(namespace: &str, policies: &[AccessPolicy], around: Surroundings<'_>) -> StandingKeys {
+    let mut found = StandingKeys::new();
     for policy in policies {
         let wanted = standing::wanted(&policy.spec, namespace, around);
         let StandingPermission::Given { rules, holders, .. } = wanted.standing else {

@@ -13,7 +13,7 @@ use crate::output::{Colours, Tone};
 /// The limit of connectors that a line names.
 const NAMED: usize = 6;
 
-/// What the policies would change.
+/// The changes for people.
 #[must_use]
 pub fn text(simulation: &Simulation, colours: Colours) -> String {
     let mut text = String::new();

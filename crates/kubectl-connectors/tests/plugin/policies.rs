@@ -1,8 +1,10 @@
-//! `policy lint` and `policy test`.
+//! `policy lint`, `policy test` and `policy coverage`.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Instant;
 
 use clap::Parser as _;
@@ -487,4 +489,104 @@ async fn a_thousand_cases_take_seconds() {
     let (_, outcome) = tested(&format!("{head}{}", case.repeat(1_000)), &[]).await;
     assert!(outcome.output.ends_with("1000 passed, 0 failed\n"));
     assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+}
+
+/// What a case of the directory reaches is not listed.
+#[tokio::test]
+async fn coverage_names_the_outcomes_that_no_case_reaches() {
+    let place = directory(&[("world.yaml", world()), ("test.yaml", test_of(&[]))]);
+    let outcome = offline(&["coverage", place.path().to_str().unwrap()]).await;
+    assert_eq!(outcome.exit.code(), 1, "{outcome:?}");
+    assert_eq!(
+        shown(&place, &outcome.output),
+        "\
+DIR/world.yaml:1: policy payments/approved-changes: 2 of 6 reached
+  no test in which requesters refuses another account
+  no test in which checks.change passes
+  no test in which checks.change says no
+  no test in which rules[0] is given to a pod
+2 of 6 reached
+"
+    );
+    let stranger = {
+        let mut stranger = pod("build-1");
+        stranger["spec"]["serviceAccountName"] = "other".into();
+        stranger
+    };
+    let all = test_of(&[
+        json!({"name": "yes", "pod": "team-a/build-1", "connector": "payments/prod-harbor", "expect": {},
+            "objects": [change("chg-42", Some("approved"))]}),
+        json!({"name": "no", "pod": "team-a/build-1", "connector": "payments/prod-harbor", "expect": {},
+            "objects": [change("chg-42", Some("rejected"))]}),
+        json!({"name": "stranger", "pod": stranger, "connector": "payments/prod-harbor", "expect": {}}),
+    ]);
+    fs::write(place.path().join("test.yaml"), all).unwrap();
+    let outcome = offline(&["coverage", place.path().to_str().unwrap(), "-o", "json"]).await;
+    assert_eq!(outcome.exit.code(), 0, "{outcome:?}");
+    let report: Value = serde_json::from_str(&outcome.output).unwrap();
+    assert_eq!(
+        (&report["kind"], &report["reached"]),
+        (&json!("PolicyCoverage"), &json!(6))
+    );
+}
+
+/// A case with a policy of its own says nothing about that of the directory.
+#[tokio::test]
+async fn a_case_that_replaces_the_policy_reaches_no_part_of_it() {
+    let mut replaced = policy("approved-changes", "payments");
+    replaced["spec"]["checkGrantedPermission"]["spec"]["limits"] = json!({"maxDuration": "1h"});
+    let only = json!({
+        "apiVersion": "cli.connectors.alauda.io/v1", "kind": "PolicyTest", "metadata": {"name": "t"},
+        "cases": [{"name": "replaced", "pod": "team-a/build-1", "connector": "payments/prod-harbor", "expect": {},
+            "objects": [replaced]}],
+    });
+    let place = directory(&[("world.yaml", world()), ("test.yaml", documents(&[only]))]);
+    let outcome = offline(&["coverage", place.path().to_str().unwrap()]).await;
+    assert!(
+        outcome.output.ends_with("0 of 6 reached\n"),
+        "{}",
+        outcome.output
+    );
+    let empty = directory(&[]);
+    let outcome = offline(&["coverage", empty.path().to_str().unwrap()]).await;
+    assert_eq!(outcome.exit.code(), 2, "{outcome:?}");
+}
+
+/// A test with a case that waits, and these.
+fn test_of(cases: &[Value]) -> String {
+    let waits = json!({"name": "waits", "pod": "team-a/build-1", "connector": "payments/prod-harbor",
+        "expect": {"access": "Waits"}});
+    let cases: Vec<_> = [waits].into_iter().chain(cases.iter().cloned()).collect();
+    documents(&[json!({
+        "apiVersion": "cli.connectors.alauda.io/v1", "kind": "PolicyTest", "metadata": {"name": "t"}, "cases": cases,
+    })])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watched_test_runs_again_after_each_change_of_a_file() {
+    let place = directory(&[("world.yaml", world()), ("test.yaml", test_of(&[]))]);
+    let path = place.path().join("test.yaml");
+    let printed = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&printed);
+    let print = Box::new(move |text: &str| {
+        seen.borrow_mut().push(text.to_owned());
+        let more = json!({"name": "more", "pod": "team-a/build-1", "connector": "payments/prod-harbor",
+            "expect": {"access": "Granted"}});
+        fs::write(&path, test_of(&[more])).unwrap();
+        seen.borrow().len() < 2
+    });
+    let run = RunPlace {
+        modules: Modules::of(PathBuf::from(env!("CARGO_BIN_EXE_kubectl-connectors"))),
+        colours: Colours::Off,
+        now: start,
+        print,
+        ask: Box::new(|_| Consent::NoTerminal),
+    };
+    let directory = place.path().to_str().unwrap();
+    let args = ["kubectl-connectors", "policy", "test", directory, "--watch"];
+    run::run(Args::try_parse_from(args).unwrap(), &run).await;
+    let printed = printed.borrow();
+    assert!(printed[0].ends_with("1 passed, 0 failed\n"), "{printed:?}");
+    assert!(printed[1].ends_with("1 passed, 1 failed\n"), "{printed:?}");
+    assert_eq!(printed.len(), 2);
 }

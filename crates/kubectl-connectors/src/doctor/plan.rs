@@ -1,0 +1,222 @@
+//! `doctor --fix-plan`: the remedies of the findings, in one YAML stream. Pure.
+//!
+//! Objects are documents that `kubectl apply --server-side` takes. Commands and decisions are comments: no pipe carries
+//! them out.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Diagnosis, DoctorFinding, DoctorSeverity, DoctorWord, FixObject};
+use crate::exit::ExitWord;
+use crate::output::{self, shown};
+
+/// The remedies of the findings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FixPlan {
+    /// The worst findings first.
+    pub steps: Vec<FixStep>,
+    /// Whether everything was read. A plan of a part may lack steps.
+    pub complete: bool,
+}
+
+/// The remedy of a finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FixStep {
+    /// How the finding is mended.
+    pub remedy: FixWord,
+    /// The finding.
+    pub finding: DoctorFinding,
+}
+
+/// How a finding is mended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum FixWord {
+    /// An object is applied.
+    Apply,
+    /// A command is run.
+    Run,
+    /// A user decides what to change, perhaps with an editor.
+    Decide,
+    /// The cause is not known: a command shows more.
+    Look,
+}
+
+impl FixWord {
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Apply => "apply",
+            Self::Run => "run",
+            Self::Decide => "decide",
+            Self::Look => "look",
+        }
+    }
+}
+
+/// How a finding of this word is mended, if a command does it.
+const fn of_command(word: DoctorWord) -> FixWord {
+    match word {
+        DoctorWord::SettingsMissing
+        | DoctorWord::ApprovalsOff
+        | DoctorWord::RequestersOpen
+        | DoctorWord::ServiceMissing
+        | DoctorWord::VersionsApart
+        | DoctorWord::RuleNotInForce
+        | DoctorWord::PipelinesUnguarded
+        | DoctorWord::WebhookMissing
+        | DoctorWord::DriverWrong
+        | DoctorWord::RequestUnreadable
+        | DoctorWord::GrantOrphaned
+        | DoctorWord::NotInstalled
+        | DoctorWord::ConnectorUnlabelled => FixWord::Run,
+        DoctorWord::SettingInvalid
+        | DoctorWord::PolicyUnreadable
+        | DoctorWord::PolicyNotInForce
+        | DoctorWord::PolicyQuestionable
+        | DoctorWord::RightsTooWide => FixWord::Decide,
+        DoctorWord::ServiceNotReady
+        | DoctorWord::LeaderGone
+        | DoctorWord::ClocksApart
+        | DoctorWord::WebhookUntrusted
+        | DoctorWord::PolicyNotLookedAt
+        | DoctorWord::RequestNotLookedAt
+        | DoctorWord::GrantNotRemoved
+        | DoctorWord::GrantNotInForce
+        | DoctorWord::GrantOverdue => FixWord::Look,
+    }
+}
+
+/// The plan for findings.
+#[must_use]
+pub fn plan(diagnosis: Diagnosis, complete: bool) -> FixPlan {
+    let step = |finding: DoctorFinding| FixStep {
+        remedy: match (&finding.manifest, &finding.command) {
+            (Some(_), _) => FixWord::Apply,
+            (None, Some(_)) => of_command(finding.word),
+            (None, None) => FixWord::Decide,
+        },
+        finding,
+    };
+    FixPlan {
+        steps: diagnosis.findings.into_iter().map(step).collect(),
+        complete,
+    }
+}
+
+/// No if there is something to mend.
+#[must_use]
+pub fn exit(plan: &FixPlan) -> ExitWord {
+    let mut steps = plan.steps.iter();
+    if steps.any(|it| it.finding.severity < DoctorSeverity::Hint) {
+        ExitWord::No
+    } else if plan.complete {
+        ExitWord::Yes
+    } else {
+        ExitWord::Unknown
+    }
+}
+
+/// The plan as a YAML stream. Everything but the objects is a comment.
+#[must_use]
+pub fn text(plan: &FixPlan) -> String {
+    let mut text = String::new();
+    for FixStep { remedy, finding } in &plan.steps {
+        let DoctorFinding {
+            severity,
+            word,
+            object,
+            message,
+            fix,
+            command,
+            manifest,
+        } = finding;
+        let title = format!("{}: {object}  {}", severity.as_str(), word.as_str());
+        for line in [&title, message, &format!("{}: {fix}", remedy.title())] {
+            let _ = writeln!(text, "# {}", shown(line));
+        }
+        match (manifest, command) {
+            (Some(manifest), _) => document(&mut text, manifest),
+            (None, Some(command)) => {
+                let _ = writeln!(text, "# $ {}", shown(command));
+            }
+            (None, None) => {}
+        }
+        text.push('\n');
+    }
+    let summary = match (plan.steps.is_empty(), plan.complete) {
+        (true, true) => "nothing to mend",
+        (true, false) => "nothing to mend in what you may read",
+        (false, true) => {
+            "kubectl apply --server-side --force-conflicts -f - takes the objects of this stream"
+        }
+        (false, false) => "not everything could be read: steps may be missing",
+    };
+    text + "# " + summary + "\n"
+}
+
+/// An object as a document of the stream. Names of objects have no character that a terminal obeys.
+fn document(text: &mut String, manifest: &FixObject) {
+    if let Ok(manifest) = output::yaml(manifest) {
+        text.push_str("---\n");
+        text.push_str(&manifest);
+        text.push_str("---\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize as _;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::doctor::FixMetadata;
+    use crate::terms::NamespacedName;
+
+    fn finding(word: DoctorWord, message: &str) -> DoctorFinding {
+        let object = "Connector payments/prod-harbor";
+        DoctorFinding::new(DoctorSeverity::Warning, word, object, message, "write it")
+    }
+
+    #[test]
+    fn only_objects_are_outside_of_comments_whatever_a_tenant_wrote() {
+        let manifest = FixObject {
+            api_version: "v1".to_owned(),
+            kind: "Connector".to_owned(),
+            metadata: FixMetadata {
+                name: NamespacedName::new("payments", "prod-harbor"),
+                labels: BTreeMap::from([("class".to_owned(), "oci".to_owned())]),
+            },
+        };
+        let attack = "x\nkind: ClusterRoleBinding\n---\n";
+        let diagnosis = Diagnosis {
+            findings: vec![
+                finding(DoctorWord::GrantOrphaned, attack)
+                    .with_command("kubectl delete\nx: y".to_owned()),
+                finding(DoctorWord::ConnectorUnlabelled, attack).with_object(manifest.clone()),
+                finding(DoctorWord::ClocksApart, attack),
+            ],
+        };
+        let plan = plan(diagnosis, true);
+        let remedies: Vec<_> = plan.steps.iter().map(|it| it.remedy).collect();
+        assert_eq!(remedies, [FixWord::Run, FixWord::Apply, FixWord::Decide]);
+        let text = text(&plan);
+        let documents = serde_yaml::Deserializer::from_str(&text);
+        let documents = documents.map(|it| Value::deserialize(it).unwrap());
+        let objects: Vec<_> = documents.filter(|it| !it.is_null()).collect();
+        assert_eq!(objects, [json!(manifest)], "{text}");
+        assert_eq!(exit(&plan), ExitWord::No);
+    }
+
+    #[test]
+    fn a_plan_of_a_part_is_no_yes() {
+        let plan = |complete| super::plan(Diagnosis::default(), complete);
+        assert_eq!(exit(&plan(true)), ExitWord::Yes);
+        assert_eq!(exit(&plan(false)), ExitWord::Unknown);
+        assert!(text(&plan(false)).contains("in what you may read"));
+    }
+}
