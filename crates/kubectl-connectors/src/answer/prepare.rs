@@ -18,8 +18,8 @@ use super::{
 };
 use crate::approval_write::{self, AnswerRefusal, ApprovalAnswer, ApprovalWrite, WishedAnswer};
 use crate::args::{AnswerArgs, AnswerTarget};
-use crate::explain::WaitTarget;
 use crate::explain::foresee::{self, Foreseen};
+use crate::explain::{ExplainError, NothingToExplain, WaitTarget};
 use crate::modules::Modules;
 use crate::reads::{ClusterReads, Found, KindServed, Strict};
 use crate::terms::NamespacedName;
@@ -280,6 +280,12 @@ impl AnswerPlace<'_> {
             let foreseen = self.foresee(&target, uid, Some(&write.after), unread).await;
             let foreseen = match foreseen {
                 Ok(foreseen) => foreseen,
+                Err(AnswerProblem::Explain(ExplainError::Nothing(NothingToExplain::Unread(
+                    missed,
+                )))) => {
+                    unread.push(missed);
+                    continue;
+                }
                 // A request that is gone meanwhile waits for nothing.
                 Err(AnswerProblem::Explain(_)) => continue,
                 Err(problem) => return Err(problem),

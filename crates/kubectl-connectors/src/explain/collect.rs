@@ -34,7 +34,12 @@ const MOST_CANDIDATES: usize = 512;
 const MOST_ROUNDS: usize = 20;
 
 /// Judges the policies that apply and have not decided yet.
-pub(super) async fn judge_all(reads: &ClusterReads, modules: &Modules, observed: &mut Observed) {
+pub(super) async fn judge_all(
+    reads: &ClusterReads,
+    modules: &Modules,
+    observed: &mut Observed,
+    writers: WriterSearch,
+) {
     let Some(pod) = observed.pod.as_ref().and_then(|it| it.object.clone()) else {
         return;
     };
@@ -51,6 +56,7 @@ pub(super) async fn judge_all(reads: &ClusterReads, modules: &Modules, observed:
         links: BTreeMap::new(),
         creators: None,
         rbac: None,
+        writers,
         unread: Vec::new(),
     };
     for (access, policy) in to_judge(observed) {
@@ -116,7 +122,17 @@ struct Collector<'a> {
     creators: Option<Presence<Timestamp>>,
     /// The RBAC of the pod's namespace, once it was asked for.
     rbac: Option<rbac::RbacRead>,
+    writers: WriterSearch,
     unread: Vec<MissedRead>,
+}
+
+/// Whether the subjects are looked for that may write the state of awaited objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WriterSearch {
+    /// They are.
+    Wanted,
+    /// They do not matter, and neither does the right to read RBAC.
+    LeftOut,
 }
 
 impl Collector<'_> {
@@ -163,7 +179,9 @@ impl Collector<'_> {
             lacks_creators: creators == Presence::Unread,
             not_run: self.modules.not_run().map(str::to_owned),
         };
-        self.find_writers(&mut judged).await;
+        if self.writers == WriterSearch::Wanted {
+            self.find_writers(&mut judged).await;
+        }
         judged
     }
 

@@ -10,7 +10,7 @@ use connectors_api::reason::AccessCheckReady;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::collect::{self, Asked};
+use super::collect::{self, Asked, WriterSearch};
 use super::report::{AccessShown, EndShown, GatingWord, PodShown};
 use super::seen::{AccessRead, KindRead, Observed, PolicyRead, text};
 use super::{ExplainError, WaitTarget, ends, of_waiting, tell};
@@ -81,7 +81,7 @@ pub async fn foresee(
     change: &CandidateChange<'_>,
 ) -> Result<(Foreseen, Vec<MissedRead>), ExplainError> {
     let mut observed = of_waiting(reads, system_namespace, waiting).await?;
-    collect::judge_all(reads, modules, &mut observed).await;
+    collect::judge_all(reads, modules, &mut observed, WriterSearch::LeftOut).await;
     let before = tell::explain(&observed, now);
     let counted: Vec<_> = observed
         .accesses

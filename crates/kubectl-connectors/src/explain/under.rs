@@ -6,9 +6,10 @@ use connectors_api::policy_words::PolicyWord;
 use connectors_api::{AccessPolicy, AccessRequest};
 use jiff::Timestamp;
 
+use super::collect::WriterSearch;
 use super::observe::AccessReviews;
-use super::report::{AccessShown, RuleShown};
-use super::seen::{AccessRead, PolicyRead};
+use super::report::{AccessShown, PodWord, RuleShown};
+use super::seen::{AccessRead, PodRead, PolicyRead};
 use super::{collect, observe, tell};
 use crate::modules::Modules;
 use crate::reads::ClusterReads;
@@ -45,7 +46,7 @@ pub enum RequestStage {
 }
 
 /// The access of a request under the policies that there are, and with these in place of those of the same name or
-/// beside them.
+/// beside them. None if the pod is over.
 pub async fn under_policies(
     reads: &ClusterReads,
     modules: &Modules,
@@ -57,6 +58,11 @@ pub async fn under_policies(
 ) -> (Option<UnderPolicies>, Vec<MissedRead>) {
     let reviews = AccessReviews::LeftOut;
     let mut observed = observe::request_read(reads, system_namespace, request, reviews).await;
+    // The request of such a pod ends, whatever the policies are.
+    let is_over = |pod: &PodRead| matches!(pod.word(), PodWord::Gone | PodWord::Finished);
+    if observed.pod.as_ref().is_some_and(is_over) {
+        return (None, observed.unread);
+    }
     for access in &mut observed.accesses {
         // The policies tell the standing permission, before and afterwards.
         access.standing = Some((false, String::new()));
@@ -65,13 +71,13 @@ pub async fn under_policies(
             access.grant = None;
         }
     }
-    collect::judge_all(reads, modules, &mut observed).await;
+    collect::judge_all(reads, modules, &mut observed, WriterSearch::LeftOut).await;
     let before = tell::explain(&observed, now).accesses;
     let standing_before: Vec<_> = observed.accesses.iter().map(standing).collect();
     for access in &mut observed.accesses {
         replace(access, others);
     }
-    collect::judge_all(reads, modules, &mut observed).await;
+    collect::judge_all(reads, modules, &mut observed, WriterSearch::LeftOut).await;
     let after = tell::explain(&observed, now).accesses;
     let both = before.into_iter().zip(standing_before);
     let both = both.zip(after.into_iter().zip(&observed.accesses));

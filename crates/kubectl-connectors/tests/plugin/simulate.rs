@@ -309,6 +309,55 @@ async fn what_could_not_be_read_is_named_and_the_answer_is_not_known() {
     );
 }
 
+/// The rights of the role `view`, and those on pods and check objects, are enough.
+#[tokio::test]
+async fn a_reader_of_policies_requests_and_checks_gets_the_whole_answer() {
+    let cluster = Cluster::waiting();
+    cluster.put(change("chg-42", Some("pending")));
+    let rbac = "rbac.authorization.k8s.io/v1";
+    for (namespace, rules) in [
+        (
+            "payments",
+            json!([{"apiGroups": ["connectors.alauda.io"], "resources": ["*"], "verbs": ["get", "list"]}]),
+        ),
+        (
+            "connectors-system",
+            json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]),
+        ),
+        (
+            "team-a",
+            json!([
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+                {"apiGroups": ["itsm.example.com"], "resources": ["changerequests"], "verbs": ["list"]},
+            ]),
+        ),
+    ] {
+        cluster.put(json!({
+            "apiVersion": rbac, "kind": "Role", "metadata": {"name": "erin", "namespace": namespace}, "rules": rules,
+        }));
+        cluster.put(json!({
+            "apiVersion": rbac, "kind": "RoleBinding", "metadata": {"name": "erin", "namespace": namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "erin"},
+            "subjects": [{"kind": "User", "name": "erin"}],
+        }));
+    }
+    let erin = Caller {
+        process: "erin".to_owned(),
+        user: "erin".to_owned(),
+        groups: vec!["system:authenticated".to_owned()],
+    };
+    let outcome = cluster.simulated_as(&erin, &[written(|_| {})], &[]).await;
+    assert_eq!(
+        (outcome.exit.code(), outcome.errors.as_str()),
+        (0, ""),
+        "{outcome:?}"
+    );
+    // The request of a pod that is gone ends, whatever the policies say.
+    cluster.server.delete("pods", "team-a", "build-1");
+    let outcome = cluster.simulated_as(&erin, &[written(|_| {})], &[]).await;
+    assert_eq!(outcome.exit.code(), 0, "{outcome:?}");
+}
+
 #[tokio::test]
 async fn a_simulation_looks_at_a_bounded_number_of_requests_with_a_few_calls_each() {
     let cluster = Cluster::waiting();
