@@ -14,6 +14,7 @@ mod convert;
 mod doctor;
 mod documents;
 mod explain;
+mod krew;
 mod lists;
 mod output;
 mod pipeline;

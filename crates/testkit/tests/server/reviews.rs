@@ -101,3 +101,29 @@ async fn a_token_is_its_users_as_long_as_its_pod_is_there() {
         "another pod of that name"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_review_of_the_caller_says_who_it_is() {
+    let server = server();
+    server.create(json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "basic"},
+        "rules": [{"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"], "verbs": ["create"]}],
+    }));
+    server.create(json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "basic"},
+        "roleRef": {"kind": "ClusterRole", "name": "basic"}, "subjects": [{"kind": "Group", "name": "qa"}],
+    }));
+    let caller = |groups: &[&str]| Caller {
+        process: "u".to_owned(),
+        user: "u".to_owned(),
+        groups: groups.iter().map(|it| (*it).to_owned()).collect(),
+    };
+    let whoami = "authentication.k8s.io/SelfSubjectReview";
+    let member = server.client(&caller(&["qa"]));
+    let (code, answer) = review(&member, whoami, json!({})).await;
+    let known = json!({"userInfo": {"username": "u", "groups": ["qa"]}});
+    assert_eq!((code, &answer["status"]), (201, &known));
+    let stranger = server.client(&caller(&[]));
+    let refused = review(&stranger, whoami, json!({})).await;
+    assert_eq!(refusal(refused), (403, "Forbidden".to_owned()));
+}
