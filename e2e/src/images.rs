@@ -2,6 +2,7 @@
 //!
 //! No Docker, no base image, no shell inside. The same programs give the same bytes.
 
+mod clients;
 mod libraries;
 mod oci;
 
@@ -11,10 +12,15 @@ use std::{
     time::Duration,
 };
 
+pub use clients::clients;
 pub use libraries::LibrariesError;
 
 use crate::{
-    cluster::layout::{cache_dir, repository},
+    cluster::{
+        layout::{cache_dir, repository},
+        preflight::PreflightError,
+        tools::ToolsError,
+    },
     command::{CommandError, Tool},
 };
 use oci::Entry;
@@ -35,6 +41,8 @@ pub enum Image {
     Pause,
     /// The test workload.
     Workload,
+    /// The clients of tools, and the front that they call.
+    Clients,
     /// The cluster's DNS.
     Coredns,
     /// One of the services that the chart installs.
@@ -70,6 +78,18 @@ pub enum ImageError {
     /// A program's shared libraries could not be found.
     #[error(transparent)]
     Libraries(#[from] LibrariesError),
+    /// A program of the image of clients is not there.
+    #[error("there is no `{0}` in PATH")]
+    Missing(&'static str),
+    /// git did not say where its helpers are.
+    #[error("cannot find the helpers of git")]
+    Git(#[source] CommandError),
+    /// The packages with the clients are not there.
+    #[error(transparent)]
+    Packages(#[from] PreflightError),
+    /// A client could not be built.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
     /// The contents do not fit into an archive.
     #[error("cannot put the image together")]
     Archive(#[source] io::Error),
@@ -103,6 +123,7 @@ impl Image {
         match self {
             Self::Pause => "pause",
             Self::Workload => "workload",
+            Self::Clients => "clients",
             Self::Coredns => "coredns",
             Self::EvaluationService => "evaluation-service",
             Self::PolicyController => "policy-controller",
@@ -207,6 +228,11 @@ fn stripped(program: &Path) -> Result<tempfile::NamedTempFile, ImageError> {
 pub fn make(image: Image, program: &Path) -> Result<Archive, ImageError> {
     let bytes = oci::archive(&image.reference(), image.name(), &contents(image, program)?)
         .map_err(ImageError::Archive)?;
+    store(image, bytes)
+}
+
+/// The archive of these bytes, in the cache.
+fn store(image: Image, bytes: Vec<u8>) -> Result<Archive, ImageError> {
     let dir = cache_dir().join("images");
     let path = dir.join(format!(
         "{}-{}.tar",
@@ -257,36 +283,46 @@ fn remove_replaced(dir: &Path, image: Image) {
 
 /// The files of an image: the program, the libraries of the loader, and the entry of the user "nonroot".
 fn contents(image: Image, program: &Path) -> Result<Vec<Entry>, ImageError> {
-    let file = |inside: String, outside: &Path, mode| -> Result<Entry, ImageError> {
-        let content = fs::read(outside).map_err(at(outside))?;
-        Ok(Entry {
-            path: inside,
-            content,
-            mode,
-        })
-    };
-    let mut entries = vec![
-        file(image.name().to_owned(), program, 0o755)?,
-        Entry {
-            path: "etc/passwd".to_owned(),
-            content: b"root:x:0:0::/:/none\nnonroot:x:65532:65532::/:/none\n".to_vec(),
-            mode: 0o644,
-        },
-        Entry {
-            path: "etc/nsswitch.conf".to_owned(),
-            content: b"hosts: files dns\n".to_vec(),
-            mode: 0o644,
-        },
-    ];
+    let mut entries = accounts();
+    entries.push(entry(image.name().to_owned(), program)?);
     for library in libraries::of(program)? {
-        let inside = library
-            .display()
-            .to_string()
-            .trim_start_matches('/')
-            .to_owned();
-        entries.push(file(inside, &library, 0o755)?);
+        entries.push(entry(inside(&library), &library)?);
     }
     Ok(entries)
+}
+
+/// A program or library of this machine.
+fn entry(inside: String, outside: &Path) -> Result<Entry, ImageError> {
+    let content = fs::read(outside).map_err(at(outside))?;
+    Ok(Entry {
+        path: inside,
+        content,
+        mode: 0o755,
+    })
+}
+
+/// The path in an image of a file that is found there by its path here.
+fn inside(path: &Path) -> String {
+    path.display()
+        .to_string()
+        .trim_start_matches('/')
+        .to_owned()
+}
+
+/// The users of an image, and where host names come from.
+fn accounts() -> Vec<Entry> {
+    let file = |path: &str, text: &str| Entry {
+        path: path.to_owned(),
+        content: text.as_bytes().to_vec(),
+        mode: 0o644,
+    };
+    vec![
+        file(
+            "etc/passwd",
+            "root:x:0:0::/:/none\nnonroot:x:65532:65532::/:/none\n",
+        ),
+        file("etc/nsswitch.conf", "hosts: files dns\n"),
+    ]
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> ImageError {

@@ -19,6 +19,8 @@ const PACKAGES: [(&str, &str); 7] = [
     ("kmod", "modprobe"),
     ("util-linux", "setpriv"),
 ];
+/// The packages with the clients of tools that tests start in pods.
+const CLIENT_PACKAGES: [(&str, &str); 2] = [("curl", "curl"), ("git", "git")];
 const CNI_PACKAGE: &str = "containernetworking-plugins";
 /// Where distributions, and CNI itself, put the plugins.
 const CNI_DIRS: [&str; 3] = ["/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin"];
@@ -123,7 +125,7 @@ pub(crate) fn check() -> Result<Machine, PreflightError> {
     check_state_dir(clusters_dir())?;
     check_room(&clusters_dir(), ROOM)?;
     check_go()?;
-    install_missing()?;
+    install(missing_packages)?;
     check_cgroups()?;
     check_kernel()?;
     let cni_dir = cni_dir().ok_or(PreflightError::Packages {
@@ -166,7 +168,13 @@ fn check_go() -> Result<(), PreflightError> {
     version.output().map(drop).map_err(PreflightError::Go)
 }
 
-fn install_missing() -> Result<(), PreflightError> {
+/// Installs the clients of tools where they are missing.
+pub(crate) fn install_clients() -> Result<(), PreflightError> {
+    install(|| missing_of(&CLIENT_PACKAGES))
+}
+
+/// Installs the packages that are missing, and looks again.
+fn install(missing_packages: impl Fn() -> Vec<&'static str>) -> Result<(), PreflightError> {
     let missing = missing_packages();
     if missing.is_empty() {
         return Ok(());
@@ -196,11 +204,15 @@ fn install_missing() -> Result<(), PreflightError> {
     }
 }
 
+/// The packages whose program is not there.
+fn missing_of(packages: &[(&'static str, &str)]) -> Vec<&'static str> {
+    let packages = packages.iter();
+    let missing = packages.filter(|(_, program)| find_program(program).is_none());
+    missing.map(|(package, _)| *package).collect()
+}
+
 fn missing_packages() -> Vec<&'static str> {
-    let programs = PACKAGES
-        .into_iter()
-        .filter(|(_, program)| find_program(program).is_none());
-    let mut missing: Vec<_> = programs.map(|(package, _)| package).collect();
+    let mut missing = missing_of(&PACKAGES);
     if cni_dir().is_none() {
         missing.push(CNI_PACKAGE);
     }

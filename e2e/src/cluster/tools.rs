@@ -174,6 +174,20 @@ pub fn sanity(progress: &Progress) -> Result<PathBuf, ToolsError> {
     Ok(SANITY.ensure(progress)?.join("sanity"))
 }
 
+/// Not part of a cluster: a client of registries and of Maven repositories, for tests of the files that pods mount.
+const CLIENTS: Module = Module {
+    name: "clients",
+    builds: OWN_PROGRAM,
+    single: Some("tool-client"),
+    version_packages: &[],
+    tags: "",
+};
+
+/// Finds the client of registries and of Maven repositories in the cache, or builds it.
+pub(crate) fn clients(progress: &Progress) -> Result<PathBuf, ToolsError> {
+    Ok(CLIENTS.ensure(progress)?.join("tool-client"))
+}
+
 /// The directories of all built tools.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Tools {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use e2e::api::kinds::{CONNECTOR as CONNECTOR_KIND, POD};
+use e2e::api::kinds::{CONNECTOR as CONNECTOR_KIND, EVENT, POD};
+use e2e::harness::PATIENCE;
 use e2e::{Deadline, poll};
 use serde_json::{Value, json};
 
@@ -163,4 +164,35 @@ fn a_running_pod_opens_its_tool_with_its_files_and_gets_newer_ones() {
     // It is the same container that saw both.
     let status = gate.object(POD, "job")["status"].take();
     assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
+}
+
+#[test]
+fn an_author_hears_of_a_broken_template_of_a_class_before_a_pod_asks_for_its_file() {
+    let gate = Gate::new("class-told");
+    let class = format!("broken-{}", gate.namespace());
+    let write = |template: &str| {
+        let configuration = json!({"name": "docker", "data": {"config.json": template}});
+        let object = json!({
+            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "ConnectorClass",
+            "metadata": {"name": class}, "spec": {"configurations": [configuration]},
+        });
+        gate.scene().apply(&object).unwrap();
+    };
+    // Events about objects of no namespace are there.
+    let api = gate.api().in_namespace("default");
+    let told = |reason: &str| {
+        let is_it =
+            |event: &Value| event["regarding"]["name"] == class && event["reason"] == reason;
+        let is_told = |events: &[Value]| events.iter().any(is_it);
+        let what = format!("event {reason} about class {class}");
+        let events = api.wait_for_list(&what, (EVENT, ""), PATIENCE, is_told);
+        events.unwrap().into_iter().find(is_it).unwrap()
+    };
+    write("{\n{{ nosuch }}");
+    let event = told("TemplatesUnreadable");
+    let note = event["note"].as_str().unwrap();
+    let place = "configuration `docker`: config.json:2:4: at <nosuch>";
+    assert!(note.contains(place), "{note}");
+    write("{}");
+    told("TemplatesReadable");
 }

@@ -11,6 +11,7 @@
 mod approvals;
 mod certificates;
 mod checks;
+mod clients;
 mod creators;
 mod endings;
 mod files;

@@ -8,7 +8,7 @@ use std::{
     process::{Child, ChildStdout, Stdio},
 };
 
-use e2e::{Deadline, api::kinds::CONFIG_MAP, harness::PATIENCE, install::NAMESPACE, poll};
+use e2e::{Deadline, harness::PATIENCE, poll};
 use evaluation_api::access::{
     AccessTarget, ConnectorName, Decision, Permission, TokenAnswer, TokenQuestion,
 };
@@ -19,9 +19,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::support::{
-    Approval, CONNECTOR, Gate,
-    rights::{self, RightHolder, RightRule},
-    uid, volume, wait_until,
+    Approval, CONNECTOR, Gate, create_caller, evaluation_roots, uid, volume, wait_until,
 };
 
 const TOKENS: &str = "/tokens";
@@ -72,29 +70,12 @@ impl Drop for Forward {
 
 impl Asker {
     fn new(gate: &Gate) -> Self {
-        let account = json!({
-            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "caller"},
-        });
-        gate.scene().apply(&account).unwrap();
-        let evaluations = RightRule {
-            group: "connectors.alauda.io",
-            resource: "evaluations",
-            name: None,
-            verbs: &["create"],
-        };
-        rights::give(
-            gate,
-            "caller",
-            &[evaluations],
-            RightHolder::Account("caller"),
-        );
+        create_caller(gate, "caller");
         let files = tempfile::tempdir().unwrap();
         let write = |file: &str, text: &str| fs::write(files.path().join(file), text).unwrap();
         let words = "create token caller --audience connectors-evaluation";
         write("token", &gate.scene().run(words).unwrap());
-        let installation = gate.api().in_namespace(NAMESPACE);
-        let roots = installation.get(CONFIG_MAP, "connectors-ca").unwrap();
-        write("ca.crt", roots.unwrap()["data"]["ca.crt"].as_str().unwrap());
+        write("ca.crt", &evaluation_roots(gate));
         let (forward, address) = forward(gate);
         let runtime = Runtime::new().unwrap();
         let entered = runtime.enter();

@@ -1,6 +1,7 @@
 //! The shared parts of the scenarios: a connector behind an approval, pods that mount it, and their observed
 //! state.
 
+mod callers;
 mod creators;
 mod installation;
 mod objects;
@@ -26,6 +27,7 @@ use objects::{of_pod, reason_of};
 use turns::Turn;
 use watched::{Recording, Watched};
 
+pub(crate) use callers::{create_caller, evaluation_roots};
 pub(crate) use creators::wait_until_creators_are_believed;
 pub(crate) use installation::Installation;
 pub(crate) use objects::{

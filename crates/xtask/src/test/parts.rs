@@ -252,6 +252,11 @@ fn gate(context: &Context, summary: &mut Summary) -> anyhow::Result<()> {
     if target.local().is_some() {
         install_services(target, Profile::Dev, &json!({}))?;
     }
+    if let Some(cluster) = target.local() {
+        // Pods use the files that they mount with these programs.
+        let kubectl = target.kubectl().program();
+        cluster.load(&images::clients(kubectl, &Progress::default())?)?;
+    }
     // A session of it is one of the tests. These features are those of the tests: nothing is built twice.
     cargo("build --workspace --all-features --bin kubectl-connectors --locked")?;
     let mut tests = context.tests_on_cluster(GATE)?;

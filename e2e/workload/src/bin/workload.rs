@@ -4,8 +4,9 @@ use std::{
     fs,
     io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
-    path::PathBuf,
-    process::ExitCode,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
     thread,
     time::{Duration, Instant},
 };
@@ -52,6 +53,18 @@ enum Task {
     Wait,
     /// Ends with an exit code
     Exit { code: u8 },
+    /// Becomes another program of the image
+    Run {
+        /// A variable of its environment
+        #[arg(long, value_name = "NAME=VALUE")]
+        env: Vec<String>,
+        /// A file with more of them, one a line
+        #[arg(long)]
+        env_file: Option<PathBuf>,
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -68,6 +81,11 @@ fn main() -> ExitCode {
         Task::Serve { port, text } => serve(port, text),
         Task::Wait => wait(),
         Task::Exit { code } => return ExitCode::from(code),
+        Task::Run {
+            env,
+            env_file,
+            command,
+        } => run(&env, env_file.as_deref(), &command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -123,6 +141,21 @@ fn serve(port: u16, text: String) -> io::Result<()> {
         }
     });
     wait()
+}
+
+/// Returns only if the program does not start.
+fn run(env: &[String], env_file: Option<&Path>, command: &[String]) -> io::Result<()> {
+    let [program, arguments @ ..] = command else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let more = env_file.map(fs::read_to_string).transpose()?;
+    let lines = more.iter().flat_map(|it| it.lines());
+    let variables = lines.chain(env.iter().map(String::as_str));
+    let error = Command::new(program)
+        .args(arguments)
+        .envs(variables.filter_map(|it| it.split_once('=')))
+        .exec();
+    Err(error)
 }
 
 fn wait() -> io::Result<()> {
