@@ -10,34 +10,11 @@ use std::{env, thread, time::Duration};
 use e2e::{Deadline, Progress, cluster, harness::PATIENCE, poll, repository};
 use serde_json::Value;
 
-use crate::support::{program, undisturbed};
-
-/// Commands of the documentation, and the output below them there.
-struct Block {
-    commands: String,
-    /// The language, and the text.
-    expected: Option<(String, String)>,
-}
-
-/// The blocks of a section: `sh` to run, and the block directly under each.
-fn blocks(text: &str, section: &str) -> Vec<Block> {
-    let start = text.find(section).expect("the section");
-    let section = text[start..].split("\n## ").next().unwrap();
-    let mut found: Vec<Block> = Vec::new();
-    for part in section.split("\n```").skip(1).step_by(2) {
-        let (language, body) = part.split_once('\n').unwrap();
-        if language == "sh" {
-            found.push(Block {
-                commands: body.to_owned(),
-                expected: None,
-            });
-        } else {
-            let block = found.last_mut().expect("commands above");
-            block.expected = Some((language.to_owned(), body.to_owned()));
-        }
-    }
-    found
-}
+use crate::support::{
+    program,
+    session::{self, Said, Shell},
+    undisturbed,
+};
 
 /// All that stands in the documentation is in the answer; an answer may say more.
 fn holds(answer: &Value, documented: &Value) -> bool {
@@ -75,45 +52,35 @@ fn wait_for_port(port: u16) {
     .unwrap();
 }
 
-/// Said before each block, so that one shell can do all of them: they build on each other.
-const MARK: &str = "──block──";
-
 #[test]
 fn what_the_documents_tell_to_ask_with_grpcurl_is_answered_as_they_say() {
     let _server = undisturbed();
     let text = fs::read_to_string(repository().join("docs/evaluation-api.md")).unwrap();
-    let blocks = blocks(&text, "## From the command line");
+    let blocks = session::blocks(session::section(&text, "## From the command line"));
     assert!(blocks.len() >= 7, "{}", blocks.len());
     let dir = tempfile::tempdir().unwrap();
-    let path = tools(dir.path());
+    let environment = [
+        ("PATH", tools(dir.path()).into()),
+        ("KUBECONFIG", env::var_os("E2E_KUBECONFIG").unwrap()),
+    ];
     wait_for_port(8443);
-    // A refused command does not stop the next block; jobs are the target of `kill %1`.
-    let mut script = "set -mu\n".to_owned();
-    for block in &blocks {
-        script.extend(["echo '", MARK, "'\n", &block.commands, "\n"]);
-    }
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .current_dir(dir.path())
-        .env("PATH", path)
-        .env("KUBECONFIG", env::var("E2E_KUBECONFIG").unwrap())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    let said = String::from_utf8(output.stdout).unwrap();
-    let said: Vec<&str> = said.split(MARK).skip(1).collect();
-    assert!(output.status.success(), "{errors}");
-    assert_eq!(said.len(), blocks.len(), "{errors}");
-    for (block, said) in blocks.iter().zip(said) {
+    let shell = Shell {
+        folder: dir.path(),
+        environment: &environment,
+        // Jobs are the target of `kill %1`.
+        first: "set -mu",
+        limit: Duration::from_mins(3),
+    };
+    let Said { outputs, errors } = shell.run(&blocks);
+    for (block, output) in blocks.iter().zip(outputs) {
         let commands = &block.commands;
         let Some((language, expected)) = &block.expected else {
             continue;
         };
         if language == "json" {
-            let last = said.find('{').map_or("", |start| &said[start..]);
+            let last = output.find('{').map_or("", |start| &output[start..]);
             let answer: Value = serde_json::from_str(last)
-                .unwrap_or_else(|error| panic!("{commands}{error}: {said}{errors}"));
+                .unwrap_or_else(|error| panic!("{commands}{error}: {output}{errors}"));
             let documented: Value = serde_json::from_str(expected).unwrap();
             assert!(
                 holds(&answer, &documented),
@@ -121,8 +88,8 @@ fn what_the_documents_tell_to_ask_with_grpcurl_is_answered_as_they_say() {
             );
         } else {
             for line in expected.lines() {
-                let is_said = said.contains(line) || errors.contains(line);
-                assert!(is_said, "`{line}` is not in\n{commands}{said}{errors}");
+                let is_said = output.contains(line) || errors.contains(line);
+                assert!(is_said, "`{line}` is not in\n{commands}{output}{errors}");
             }
         }
     }

@@ -9,6 +9,8 @@ mod process;
 #[path = "../common/program.rs"]
 mod program;
 mod proxy;
+#[path = "../common/session.rs"]
+pub(crate) mod session;
 mod stage;
 mod truth;
 

@@ -16,6 +16,7 @@ mod creators;
 mod endings;
 mod files;
 mod hostile;
+mod howtos;
 mod latency;
 mod limits;
 mod lineage;

@@ -8,6 +8,8 @@ mod objects;
 pub(crate) mod pipelines;
 mod prometheus;
 pub(crate) mod rights;
+#[path = "../common/session.rs"]
+pub(crate) mod session;
 mod turns;
 mod watched;
 

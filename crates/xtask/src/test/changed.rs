@@ -89,7 +89,9 @@ fn choose(members: &Members, root: &Path, files: &[PathBuf]) -> Choice {
         if begins("e2e/tests/driver") || begins("e2e/tools/sanity") {
             choice.left.insert(Part::Driver);
         }
-        if begins("e2e/tests/gate") || begins("e2e/recorder") {
+        // The commands of these documents are run there.
+        let is_played = begins("docs/how-to") || begins("docs/tutorial.md");
+        if is_played || begins("e2e/tests/gate") || begins("e2e/recorder") {
             choice.left.insert(Part::Gate);
         }
         if begins("docs") || page::is_of(&file.to_string_lossy(), "md") {
@@ -211,6 +213,8 @@ mod tests {
         let choice = chosen(&["docs/policies.md"]);
         assert_eq!(choice.changed, BTreeSet::from(["xtask".to_owned()]));
         assert_eq!(choice.left, BTreeSet::from([Part::Book]));
+        let choice = chosen(&["docs/how-to/registry.md"]);
+        assert_eq!(choice.left, BTreeSet::from([Part::Book, Part::Gate]));
     }
 
     #[test]
