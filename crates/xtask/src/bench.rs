@@ -12,7 +12,7 @@ use e2e::{
     images::{self, Image, Profile},
     install,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Figures belong to a machine: nothing else should run on it meanwhile
 #[derive(Args)]
@@ -20,9 +20,12 @@ pub(crate) struct BenchArgs {
     /// The subject of the measurement
     subject: Subject,
     /// A running local cluster, for subjects that need one; it stays, with its objects, and without an audit
-    /// log. For `requests` the chart is installed on it. Otherwise a new cluster is made for the run
+    /// log. For `mount` and `requests` the chart is installed on it. Otherwise a new cluster is made for the run
     #[arg(long, value_name = "NAME")]
     cluster: Option<ClusterName>,
+    /// Also approvals after half an hour, for `mount`: some hours
+    #[arg(long)]
+    long: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -31,6 +34,8 @@ enum Subject {
     Authz,
     /// The evaluation service beside a real API server
     Evaluation,
+    /// From an approval to the running container, and what mounts cost on their node, with the chart installed
+    Mount,
     /// The policy-controller beside a real API server
     Policies,
     /// From an approval to the grant, with the chart installed: the cost of the proof of a pipeline run
@@ -61,12 +66,13 @@ const AUTHZ: [Program; 2] = [
 
 /// They start release programs.
 const EVALUATION: [Program; 1] = [Program::beside_an_api_server("evaluation")];
+const MOUNT: [Program; 1] = [Program::beside_an_api_server("mount")];
 const POLICIES: [Program; 1] = [Program::beside_an_api_server("policies")];
 const REQUESTS: [Program; 1] = [Program::beside_an_api_server("requests")];
 const WEBHOOK: [Program; 1] = [Program::beside_an_api_server("webhook")];
 const REGO: [Program; 1] = [Program::beside_an_api_server("rego")];
 
-/// The counterpart of a comparison: the variable that the program reads, and its value.
+/// Something that a program is told: the variable that it reads, and its value.
 type Beside<'a> = (&'static str, &'a OsStr);
 
 impl Subject {
@@ -74,6 +80,7 @@ impl Subject {
         match self {
             Self::Authz => &AUTHZ,
             Self::Evaluation => &EVALUATION,
+            Self::Mount => &MOUNT,
             Self::Policies => &POLICIES,
             Self::Requests => &REQUESTS,
             Self::Webhook => &WEBHOOK,
@@ -87,6 +94,7 @@ impl Subject {
             Self::Authz => None,
             Self::Evaluation | Self::Rego => Some(Measured::Service("evaluation-service")),
             Self::Policies => Some(Measured::Service("policy-controller")),
+            Self::Mount => Some(Measured::Mounts),
             Self::Requests => Some(Measured::Installation),
             Self::Webhook => Some(Measured::Service("webhook")),
         }
@@ -100,43 +108,66 @@ enum Measured {
     Service(&'static str),
     /// The chart, with every service in a pod.
     Installation,
+    /// The chart with room for a thousand held mounts, and pods that run.
+    Mounts,
 }
 
 impl Measured {
     fn build(self) -> anyhow::Result<()> {
         match self {
             Self::Service(service) => build(service),
-            Self::Installation => Ok(images::build(&Image::SERVICES, Profile::Release).map(drop)?),
+            Self::Installation | Self::Mounts => {
+                Ok(images::build(&Image::SERVICES, Profile::Release).map(drop)?)
+            }
         }
     }
 
-    /// Prepares a cluster that is up.
+    /// Prepares a cluster that is up: the chart, and the image of pods that run.
     fn set(self, cluster: &ClusterName) -> anyhow::Result<()> {
         match self {
             Self::Service(_) => Ok(()),
-            Self::Installation => {
-                let cluster = Cluster::find(cluster)?;
-                let target = Target::of(cluster.context("the cluster is not up")?);
-                let values = json!({
-                    "approval": {"enabled": true}, "checks": {"configMaps": true},
-                    "requestController": {"maxRequestsPerNamespace": 1000},
+            Self::Installation => install(cluster, &json!({})),
+            Self::Mounts => {
+                for archive in images::build(&[Image::Workload], Profile::Release)? {
+                    found(cluster)?.load(&archive)?;
+                }
+                let more = json!({
+                    "approval": {"schedulingGate": "Set"},
+                    "csiNode": {"maxHeld": 1100, "maxHeldPerNamespace": 1100},
                 });
-                let progress = Progress::default();
-                Ok(install::install(
-                    &target,
-                    Profile::Release,
-                    &values,
-                    &progress,
-                )?)
+                install(cluster, &more)
             }
         }
     }
 }
 
+fn found(cluster: &ClusterName) -> anyhow::Result<Cluster> {
+    Cluster::find(cluster)?.context("the cluster is not up")
+}
+
+/// Installs the chart from release builds, with approvals on.
+fn install(cluster: &ClusterName, more: &Value) -> anyhow::Result<()> {
+    let target = Target::of(found(cluster)?);
+    let mut values = json!({
+        "approval": {"enabled": true}, "checks": {"configMaps": true},
+        "requestController": {"maxRequestsPerNamespace": 1000},
+    });
+    install::merge(&mut values, more);
+    let progress = Progress::default();
+    Ok(install::install(
+        &target,
+        Profile::Release,
+        &values,
+        &progress,
+    )?)
+}
+
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let programs = args.subject.programs();
+    let is_mount = matches!(args.subject, Subject::Mount);
+    anyhow::ensure!(is_mount || !args.long, "only `mount` has a long form");
     for program in programs {
-        program.run(&["--no-run"], None)?;
+        program.run(&["--no-run"], &[])?;
     }
     if let Subject::Rego = args.subject {
         // Now, and not between the rows of a table or inside the network of a cluster.
@@ -144,12 +175,16 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
     let Some(measured) = args.subject.measured() else {
         anyhow::ensure!(args.cluster.is_none(), "what is measured needs no cluster");
-        return print(programs, None);
+        return print(programs, &[]);
     };
     measured.build()?;
     let run = |cluster: &ClusterName| {
         measured.set(cluster)?;
-        print(programs, Some(on(cluster)))
+        let mut beside = vec![on(cluster)];
+        if args.long {
+            beside.push((e2e::LONG_FORM, "1".as_ref()));
+        }
+        print(programs, &beside)
     };
     match &args.cluster {
         Some(cluster) => run(cluster),
@@ -181,7 +216,7 @@ fn build(service: &str) -> anyhow::Result<()> {
 }
 
 /// Prints the rows of all programs, and fails when one of them does.
-fn print(programs: &[Program], beside: Option<Beside<'_>>) -> anyhow::Result<()> {
+fn print(programs: &[Program], beside: &[Beside<'_>]) -> anyhow::Result<()> {
     println!("{}\n", machine());
     println!("| what | is | must | aim |\n|---|---|---|---|");
     let missed: Vec<&str> = programs
@@ -205,12 +240,12 @@ impl Program {
         }
     }
 
-    fn run(&self, more: &[&str], beside: Option<Beside<'_>>) -> anyhow::Result<()> {
+    fn run(&self, more: &[&str], beside: &[Beside<'_>]) -> anyhow::Result<()> {
         let Self { package, name } = self;
         let mut cargo = Tool::ending_with_us(env!("CARGO")).dir(e2e::repository());
         let bench = ["bench", "--locked", "--quiet", "--all-features"];
         let which = ["--package", package, "--bench", name];
-        if let Some((variable, it)) = beside {
+        for (variable, it) in beside {
             cargo = cargo.env(variable, it);
         }
         Ok(cargo.args(bench).args(which).args(more).run()?)

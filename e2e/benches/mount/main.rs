@@ -1,0 +1,190 @@
+//! From an approval to the running container, and what mounts cost on their node, as rows of a table; `cargo xtask bench
+//! mount` runs it on a cluster with the chart.
+//!
+//! Each wave of pods waits for the same time, and then its approvals are given one after the other. After each of them a
+//! pod with a bare tmpfs starts, so that both meet the same machine.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a benchmark that cannot go on ends"
+)]
+
+mod node;
+mod objects;
+mod pods;
+mod rendering;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use e2e::harness::is_long_form;
+
+use node::Driver;
+use pods::Pods;
+use support::load::Times;
+use support::place::Place;
+use support::table::Table;
+
+/// Pods of one wave, and waves for each wait.
+const WAVE: usize = 6;
+const WAVES: usize = 5;
+/// The time from the creation of the pods to the first approval of their wave.
+const WAITS: [Duration; 2] = [Duration::from_secs(5), Duration::from_mins(1)];
+/// The same in the long form, with one wave.
+const LONG_WAIT: Duration = Duration::from_mins(30);
+/// How long each call is held where calls are not to be held: the chart takes no less.
+const SHORT_HOLD: &str = "1s";
+/// Held mounts: so many pods, with so many volumes each.
+const HELD: (usize, usize) = (67, 15);
+/// Mounted volumes, in the same way.
+const MOUNTED: (usize, usize) = (10, 10);
+/// How long the held calls are watched: within the time of one call.
+const WATCHED: Duration = Duration::from_mins(1);
+
+/// How pods wait for their approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiting {
+    /// At the mount, each call of the kubelet for two minutes.
+    AtMount,
+    /// Without a node, by the scheduling gate.
+    AtGate,
+    /// At the mount, and the kubelet calls again and again.
+    Recalled,
+}
+
+impl Waiting {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::AtMount => "held at the mount",
+            Self::AtGate => "with the scheduling gate",
+            Self::Recalled => "not held, `csiNode.hold: 1s`",
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let place = Place::enter();
+    let pods = Pods::new(&place);
+    let driver = Driver::of(&pods);
+    let mut table = Table::default();
+    rendering::rows(&mut table);
+    // Connections and caches, and services that lost their API server a moment ago.
+    wave(&pods, "before", Duration::ZERO, WAVE);
+    driver.gate(&pods, "Release");
+    rows(&pods, Waiting::AtMount, &mut table);
+    memory(&pods, &mut table);
+    held(&pods, &driver, &mut table);
+    driver.gate(&pods, "Set");
+    rows(&pods, Waiting::AtGate, &mut table);
+    driver.gate(&pods, "Release");
+    driver.hold(SHORT_HOLD);
+    rows(&pods, Waiting::Recalled, &mut table);
+    table.end()
+}
+
+/// The times of one way to wait.
+fn rows(pods: &Pods, waiting: Waiting, table: &mut Table) {
+    let long = is_long_form().then_some((LONG_WAIT, 1));
+    let waits = WAITS.map(|wait| (wait, WAVES));
+    for (wait, waves) in waits.into_iter().chain(long) {
+        let (mut mounted, mut bare) = (Times::default(), Times::default());
+        for number in 0..waves {
+            eprintln!("{waiting:?}: wave {number} of {waves}, after {wait:?}");
+            let word = format!("{waiting:?}-{}-{number}", wait.as_secs()).to_lowercase();
+            let [took, beside] = wave(pods, &word, wait, WAVE);
+            mounted.extend(took);
+            bare.extend(beside);
+        }
+        let what = format!(
+            "approval after {} s → container runs, {}",
+            wait.as_secs(),
+            waiting.words()
+        );
+        let count = mounted.count();
+        for (figure, of_thousand) in [("p50", 500), ("p90", 900)] {
+            let took = mounted.micros(of_thousand) / 1e3;
+            table.figure(&format!("{what}, {figure} of {count}"), took, "ms");
+        }
+        let added = mounted.beyond(&bare).median() / 1e3;
+        let beside = bare.median() / 1e3;
+        table.figure(
+            &format!("creation → container runs, bare tmpfs beside these, p50 of {count}"),
+            beside,
+            "ms",
+        );
+        table.figure(
+            &format!("{what}, beyond the bare tmpfs, p50 of {count}"),
+            added,
+            "ms",
+        );
+    }
+}
+
+/// From each approval of a wave to the running container; and from the creation of a bare pod to its container.
+fn wave(pods: &Pods, word: &str, wait: Duration, count: usize) -> [Times; 2] {
+    let names: Vec<_> = (0..count).map(|it| format!("{word}-{it}")).collect();
+    let began = Instant::now();
+    for name in &names {
+        pods.start(name, 1);
+    }
+    for name in &names {
+        pods.wait_for_request(name);
+    }
+    sleep(wait.saturating_sub(began.elapsed()));
+    let (mut mounted, mut bare) = (Times::default(), Times::default());
+    for name in &names {
+        let approved = pods.approve(name);
+        mounted.add(pods.running(name) - approved);
+        let beside = format!("{name}-bare");
+        let created = pods.start_bare(&beside);
+        bare.add(pods.running(&beside) - created);
+        pods.end(&beside);
+    }
+    pods.end_all(&names);
+    [mounted, bare]
+}
+
+/// The memory of the driver with mounted volumes.
+fn memory(pods: &Pods, table: &mut Table) {
+    let (count, volumes) = MOUNTED;
+    eprintln!("{} volumes", count * volumes);
+    let before = node::memory();
+    let names: Vec<_> = (0..count).map(|it| format!("mounted-{it}")).collect();
+    for name in &names {
+        pods.start(name, volumes);
+        pods.approve(name);
+    }
+    for name in &names {
+        pods.running(name);
+    }
+    let of = format!("{} volumes of {} files", count * volumes, objects::FILES);
+    for (when, megabytes) in [("before", before), ("with", node::memory())] {
+        let what = format!("resident memory of csi-node {when} {of}");
+        table.figure(&what, megabytes, "MB");
+    }
+    pods.end_all(&names);
+}
+
+/// The processor time and the memory of the driver while mounts are held.
+fn held(pods: &Pods, driver: &Driver, table: &mut Table) {
+    let (count, volumes) = HELD;
+    let calls = count * volumes;
+    eprintln!("{calls} held mounts");
+    let names: Vec<_> = (0..count).map(|it| format!("held-{it}")).collect();
+    for name in &names {
+        pods.start(name, volumes);
+    }
+    driver.wait_for_held(calls);
+    let worked = node::worked_during(|| sleep(WATCHED));
+    let share = worked.as_secs_f64() / WATCHED.as_secs_f64() * 100.0;
+    let what = format!("processor of csi-node while {calls} mounts are held");
+    table.figure(&what, share, "% of one");
+    let what = format!("resident memory of csi-node while {calls} mounts are held");
+    table.figure(&what, node::memory(), "MB");
+    pods.end_all(&names);
+}

@@ -1,0 +1,168 @@
+//! The pods of this measurement, and when each of them runs.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use e2e::ApiClient;
+use e2e::api::kinds::{ACCESS_REQUEST, CONFIG_MAP, POD, SERVICE_ACCOUNT};
+use e2e::images::Image;
+use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::objects;
+use crate::support::place::Place;
+
+/// How long something may take that a healthy node does soon: a call again comes after two minutes at the latest.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
+const CLASS: &str = "bench-mount";
+
+/// When each pod was told to run.
+type Begun = Arc<(Mutex<HashMap<String, Instant>>, Condvar)>;
+
+pub(crate) struct Pods {
+    pub(crate) api: ApiClient,
+    image: String,
+    begun: Begun,
+    /// The watch runs in it.
+    _runtime: Runtime,
+}
+
+impl Pods {
+    /// The connector with its class and policy, and a watch of all pods.
+    pub(crate) fn new(place: &Place) -> Self {
+        let api = ApiClient::connect(&place.kubeconfig, &place.namespace).unwrap();
+        let account = (SERVICE_ACCOUNT, "default");
+        let what = "the namespace's service account";
+        api.wait_for(what, account, PATIENCE, |_| true).unwrap();
+        api.apply_over(&objects::class(CLASS)).unwrap();
+        for object in [objects::connector(CLASS), objects::policy()] {
+            api.apply(&object).unwrap();
+        }
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let client = runtime.block_on(place.client());
+        let begun = Begun::default();
+        let pods = Api::namespaced(client, &place.namespace);
+        runtime.spawn(follow(pods, Arc::clone(&begun)));
+        Self {
+            api,
+            image: Image::Workload.reference(),
+            begun,
+            _runtime: runtime,
+        }
+    }
+
+    /// Creates a pod with volumes of the connector, and its approval, which is not given.
+    pub(crate) fn start(&self, name: &str, volumes: usize) {
+        self.api.create(&objects::approval(name)).unwrap();
+        let pod = objects::waiting(name, &self.image, volumes);
+        self.api.create(&pod).unwrap();
+    }
+
+    /// Creates a pod with a bare tmpfs. Returns when its creation began.
+    pub(crate) fn start_bare(&self, name: &str) -> Instant {
+        let began = Instant::now();
+        self.api.create(&objects::bare(name, &self.image)).unwrap();
+        began
+    }
+
+    /// Waits until the request of a pod waits for its approval.
+    pub(crate) fn wait_for_request(&self, pod: &str) {
+        let uid = self.api.get(POD, pod).unwrap().expect("the pod")["metadata"]["uid"].clone();
+        let label = format!(
+            "connectors.cpaas.io/contextObjectUID={}",
+            uid.as_str().unwrap_or_default()
+        );
+        let waits = |requests: &[Value]| {
+            let mut requests = requests.iter();
+            requests.any(|it| it["status"]["phase"] == "Pending")
+        };
+        let what = format!("a request of pod {pod} that waits");
+        let chosen = (ACCESS_REQUEST, label.as_str());
+        self.api
+            .wait_for_list(&what, chosen, PATIENCE, waits)
+            .unwrap();
+    }
+
+    /// Gives the approval of a pod. Returns when the write began.
+    pub(crate) fn approve(&self, pod: &str) -> Instant {
+        let fields = json!({"data": {"verdict": "approved"}});
+        let began = Instant::now();
+        self.api.patch(CONFIG_MAP, pod, &fields).unwrap();
+        began
+    }
+
+    /// Waits until the container of a pod runs. Returns when that was told.
+    pub(crate) fn running(&self, pod: &str) -> Instant {
+        let (begun, told) = &*self.begun;
+        let waits = |begun: &mut HashMap<String, Instant>| !begun.contains_key(pod);
+        let begun = begun.lock().unwrap();
+        let (begun, _) = told.wait_timeout_while(begun, PATIENCE, waits).unwrap();
+        let at = begun.get(pod).copied();
+        at.unwrap_or_else(|| panic!("pod {pod} does not run"))
+    }
+
+    pub(crate) fn end(&self, pod: &str) {
+        self.api.delete(POD, pod).unwrap();
+    }
+
+    /// Ends pods, and waits as [`Self::wait_until_gone`].
+    pub(crate) fn end_all(&self, pods: &[String]) {
+        for pod in pods {
+            self.end(pod);
+        }
+        self.wait_until_gone();
+    }
+
+    /// Waits until no pod is left, and deletes the approvals.
+    pub(crate) fn wait_until_gone(&self) {
+        let none = |it: &[Value]| it.is_empty();
+        self.api
+            .wait_for_list("no pod", (POD, ""), PATIENCE, none)
+            .unwrap();
+        self.api.delete_all(CONFIG_MAP).unwrap();
+    }
+}
+
+async fn follow(pods: Api<Pod>, begun: Begun) {
+    let one = ListParams::default().limit(1);
+    let listed = pods.list_metadata(&one).await.unwrap();
+    let mut version = listed.metadata.resource_version.unwrap_or_default();
+    loop {
+        // The API server ends a watch after some minutes.
+        let events = pods.watch(&WatchParams::default(), &version).await;
+        let mut events = pin!(events.unwrap());
+        while let Some(event) = events.try_next().await.unwrap() {
+            let (WatchEvent::Added(pod) | WatchEvent::Modified(pod)) = event else {
+                continue;
+            };
+            version = pod.resource_version().unwrap_or_default();
+            if !runs(&pod) {
+                continue;
+            }
+            let at = Instant::now();
+            let (known, told) = &*begun;
+            known.lock().unwrap().entry(pod.name_any()).or_insert(at);
+            told.notify_all();
+        }
+    }
+}
+
+fn runs(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let containers = status.and_then(|it| it.container_statuses.as_ref());
+    let mut told = containers
+        .into_iter()
+        .flatten()
+        .filter_map(|it| it.state.as_ref());
+    told.any(|it| it.running.is_some())
+}
