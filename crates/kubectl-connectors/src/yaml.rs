@@ -1,8 +1,9 @@
 //! YAML documents with the position of each of their fields, so that an error can name the line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use granit_parser::{Event, Parser};
+use connectors_api::quoted;
+use granit_parser::{Event, Parser, ScalarStyle};
 use serde::Deserialize as _;
 use serde_json::Value;
 use thiserror::Error;
@@ -39,12 +40,16 @@ pub struct YamlError {
 }
 
 impl YamlDocument {
-    /// The items of a `kind: List`, each as a document of its own. Any other document is its only one.
+    /// The items of a `kind: List`, or of a list of one kind, each as a document of its own. A list in a list is
+    /// unfolded too. Any other document is its only one.
     #[must_use]
     pub fn unfolded(self) -> Vec<Self> {
-        let is_list = self.value.get("kind").and_then(Value::as_str) == Some("List");
+        let kind = self.value.get("kind").and_then(Value::as_str);
+        let of = kind
+            .and_then(|it| it.strip_suffix("List"))
+            .map(str::to_owned);
         let items = self.value.get("items").and_then(Value::as_array);
-        let Some(items) = items.filter(|_| is_list) else {
+        let (Some(of), Some(items)) = (of, items) else {
             return vec![self];
         };
         let mut positions: Vec<Positions> = vec![Positions::new(); items.len()];
@@ -67,12 +72,27 @@ impl YamlDocument {
                 }
             }
         }
+        let version = self.value.get("apiVersion");
         let parts = items.iter().zip(positions).zip(starts);
         parts
-            .map(|((value, positions), start)| Self {
-                value: value.clone(),
-                positions,
-                start,
+            .flat_map(|((item, positions), start)| {
+                let mut value = item.clone();
+                let fields = value
+                    .as_object_mut()
+                    .filter(|it| !of.is_empty() && !it.contains_key("kind"));
+                // The API server leaves both out in a list of one kind.
+                if let (Some(fields), Some(version)) = (fields, version) {
+                    fields.insert("kind".to_owned(), Value::String(of.clone()));
+                    fields
+                        .entry("apiVersion")
+                        .or_insert_with(|| version.clone());
+                }
+                let item = Self {
+                    value,
+                    positions,
+                    start,
+                };
+                item.unfolded()
             })
             .collect()
     }
@@ -94,10 +114,20 @@ impl YamlDocument {
 }
 
 /// The documents of a text. Empty documents are left out.
+///
+/// Two parsers read the text: one for the values, one for the positions. Where they see other documents, the text is refused.
 pub fn documents(text: &str) -> Result<Vec<YamlDocument>, YamlError> {
-    let positions = positions(text)?;
+    let mut positions = positions(text)?.into_iter();
     let mut documents = Vec::new();
-    for (document, (start, positions)) in serde_yaml::Deserializer::from_str(text).zip(positions) {
+    let mut last = YamlPosition { line: 1, column: 1 };
+    let differ = |position| YamlError {
+        position,
+        message: "where a document begins or ends is not clear: put each into a file of its own"
+            .to_owned(),
+    };
+    for document in serde_yaml::Deserializer::from_str(text) {
+        let place = positions.next();
+        let start = place.as_ref().map_or(last, |(start, _)| *start);
         let value = Value::deserialize(document).map_err(|error| YamlError {
             position: error.location().map_or(start, |at| YamlPosition {
                 line: at.line(),
@@ -105,23 +135,29 @@ pub fn documents(text: &str) -> Result<Vec<YamlDocument>, YamlError> {
             }),
             message: error.to_string(),
         })?;
-        if !value.is_null() {
-            documents.push(YamlDocument {
+        last = start;
+        match place {
+            _ if value.is_null() => {}
+            Some((start, positions)) => documents.push(YamlDocument {
                 value,
                 positions,
                 start,
-            });
+            }),
+            None => return Err(differ(start)),
         }
     }
-    Ok(documents)
+    match positions.next() {
+        Some((start, _)) => Err(differ(start)),
+        None => Ok(documents),
+    }
 }
 
 type Positions = BTreeMap<String, YamlPosition>;
 
 /// The collection that is being read.
 enum Frame {
-    /// A mapping at a path, and the path of the key whose value comes next.
-    Mapping(String, Option<String>),
+    /// A mapping at a path, the path of the key whose value comes next, and the keys so far.
+    Mapping(String, Option<String>, BTreeSet<String>),
     /// A list at a path, and the position of the next item.
     Sequence(String, usize),
 }
@@ -162,9 +198,11 @@ fn positions(text: &str) -> Result<Vec<(YamlPosition, Positions)>, YamlError> {
         if matches!(event, Event::DocumentStart(..)) {
             found.push((at, Positions::new()));
         } else if is_node {
-            if let (Some(Frame::Mapping(path, key @ None)), Event::Scalar(name, ..)) =
-                (frames.last_mut(), &event)
-            {
+            if let Some(Frame::Mapping(path, key @ None, keys)) = frames.last_mut() {
+                let name = key_of(&event, keys).map_err(|message| YamlError {
+                    position: at,
+                    message,
+                })?;
                 let path = if path.is_empty() {
                     name.to_string()
                 } else {
@@ -182,7 +220,9 @@ fn positions(text: &str) -> Result<Vec<(YamlPosition, Positions)>, YamlError> {
             }
         }
         match event {
-            Event::MappingStart(..) => frames.push(Frame::Mapping(node, None)),
+            Event::MappingStart(..) => {
+                frames.push(Frame::Mapping(node, None, BTreeSet::new()));
+            }
             Event::SequenceStart(..) => frames.push(Frame::Sequence(node, 0)),
             Event::MappingEnd | Event::SequenceEnd => drop(frames.pop()),
             _ => {}
@@ -197,12 +237,34 @@ fn positions(text: &str) -> Result<Vec<(YamlPosition, Positions)>, YamlError> {
     Ok(found)
 }
 
+/// The name of a key. Readers of YAML differ in what they make of a key that is written twice, of a merge, and of a key
+/// that is no text: one of two values would count, and nothing would say so.
+#[allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "the parser may have further events, which are no keys"
+)]
+fn key_of(event: &Event<'_>, keys: &mut BTreeSet<String>) -> Result<String, String> {
+    let (name, is_plain) = match event {
+        Event::Scalar(name, style, ..) => (name.to_string(), *style == ScalarStyle::Plain),
+        _ => return Err("a key is no text: write it out".to_owned()),
+    };
+    if is_plain && name == "<<" {
+        return Err("`<<` is not read: write the merged fields out".to_owned());
+    }
+    if !keys.insert(name.clone()) {
+        return Err(format!(
+            "the key `{}` is there twice: remove one",
+            quoted(&name)
+        ));
+    }
+    Ok(name)
+}
+
 /// The path of the node that begins now.
 fn node_path(frames: &mut [Frame]) -> String {
     match frames.last_mut() {
         None => String::new(),
-        // A key that is no scalar has no name; its value stands where the mapping does.
-        Some(Frame::Mapping(path, key)) => key.take().unwrap_or_else(|| path.clone()),
+        Some(Frame::Mapping(path, key, _)) => key.take().unwrap_or_else(|| path.clone()),
         Some(Frame::Sequence(path, next)) => {
             let node = format!("{path}[{next}]");
             *next += 1;
@@ -286,6 +348,71 @@ i: *anchor
             }
         );
         assert_eq!(second.position("spec").line, 5);
+    }
+
+    #[test]
+    fn lists_of_one_kind_and_lists_in_lists_are_unfolded() {
+        let text = "kind: List\nitems:\n- kind: PodList\n  apiVersion: v1\n  items:\n  - spec: {x: 1}\n  - kind: A\n";
+        let [list] = <[_; 1]>::try_from(documents(text).unwrap()).unwrap();
+        let [first, second] = <[_; 2]>::try_from(list.unfolded()).unwrap();
+        assert_eq!(
+            first.value,
+            json!({"apiVersion": "v1", "kind": "Pod", "spec": {"x": 1}})
+        );
+        assert_eq!(first.position("spec.x").line, 6);
+        assert_eq!(second.value, json!({"kind": "A"}));
+    }
+
+    /// The last one would count, and the first one is what a reader sees.
+    #[test]
+    fn a_key_that_is_written_twice_is_refused() {
+        for text in [
+            "a: 1\nb: 2\na: 3\n",
+            "a: {b: 1, b: 2}\n",
+            "a:\n- {b: 1, \"b\": 2}\n",
+            "{\"a\": 1, \"a\": 2}",
+            "a: &x {b: 1, b: 2}\nc: *x\n",
+            "---\na: 1\n---\nb: 1\nb: 1\n",
+        ] {
+            let error = documents(text).unwrap_err();
+            assert!(
+                error.message.ends_with("is there twice: remove one"),
+                "{text}: {error}"
+            );
+        }
+        assert!(documents("a: {b: 1}\nc: {b: 1}\na.b: 1\n").is_ok());
+        assert!(documents("[{a: 1}, {a: 1}]").is_ok());
+    }
+
+    #[test]
+    fn merges_and_keys_that_are_no_text_are_refused() {
+        for text in [
+            "a: &a {b: 1}\nc: {<<: *a}\n",
+            "? [a]\n: 1\n",
+            "a: &a b\nc: {*a : 1}\n",
+        ] {
+            assert!(documents(text).is_err(), "{text}");
+        }
+        assert!(documents("\"<<\": 1").is_ok());
+    }
+
+    /// The values of one document would have the positions of another.
+    #[test]
+    fn documents_are_as_many_as_positions() {
+        for (text, number) in [
+            ("", 0),
+            ("# a\n", 0),
+            ("---\n", 0),
+            ("---\n---\na: 1\n", 1),
+            ("a: 1\n...\n", 1),
+            ("a: 1\n...\n---\n", 1),
+            ("a: 1\n---\n", 1),
+            ("a: 1\n---\n# x\n---\nb: 1\n", 2),
+            ("%YAML 1.2\n---\na: 1\n", 1),
+            ("--- a\n--- b\n", 2),
+        ] {
+            assert_eq!(documents(text).map(|it| it.len()), Ok(number), "{text:?}");
+        }
     }
 
     /// Nine levels of ten aliases each: a billion values from half a kilobyte.

@@ -90,7 +90,7 @@ impl<'a> Templates<'a> {
         let documents = match yaml::documents(text) {
             Ok(documents) => documents,
             Err(error) => {
-                refuse(log, &path, format!("is no YAML: {error} of the text"));
+                refuse(log, &path, format!("is no YAML: in the text, {error}"));
                 return None;
             }
         };
