@@ -8,8 +8,11 @@
 
 mod checks;
 mod connectors;
+mod facts;
 mod metadata;
 mod module;
+mod module_reads;
+mod nested;
 mod place;
 mod policy;
 mod shipped;
@@ -31,6 +34,7 @@ use crate::files::ObjectFile;
 use crate::modules::Modules;
 use crate::output::{self, Colours, Tone, shown};
 
+pub use facts::{ShippedFacts, ShippedVersion};
 pub use place::{ConvertNote, ConvertRefusal, FieldPlace};
 pub use words::{NoteEffect, NoteWord, RefusalWord};
 
@@ -50,13 +54,15 @@ pub struct Conversion {
     pub refusals: Vec<ConvertRefusal>,
 }
 
-/// The namespaces that the command line names.
+/// What the command line says about the files.
 #[derive(Clone, Copy, Debug)]
 pub struct ConvertPlace<'a> {
-    /// Of objects that name none.
+    /// The namespace of objects that name none.
     pub namespace: &'a str,
-    /// Of the ConfigMaps that are templates.
+    /// The namespace of the ConfigMaps that are templates.
     pub templates: &'a str,
+    /// Where the objects come from.
+    pub facts: ShippedFacts,
 }
 
 /// Converts the objects of files.
@@ -143,13 +149,18 @@ async fn object(
     }
     let is_ours = source.text("/apiVersion") == Some(API_VERSION);
     match kind.filter(|_| is_ours) {
-        Some("AccessPolicy") => return policy::policy(source, templates, modules, log).await,
+        Some("AccessPolicy") => {
+            return policy::policy(source, place.facts, templates, modules, log).await;
+        }
         Some("AccessRequest") => {
             let message = "a request of one pod; pods ask anew";
             log.note(source.at("kind"), NoteWord::RequestLeftOut, message);
             return None;
         }
         Some(_) | None => {}
+    }
+    if nested::refuses(source, log) {
+        return None;
     }
     match volumes::volumes(source, place.namespace, log) {
         ConvertedVolumes::Object(object) => Some(object),

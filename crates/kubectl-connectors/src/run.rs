@@ -15,7 +15,7 @@ use crate::approval_write::ApprovalAnswer;
 use crate::args::{Args, CommonFlags, ConvertArgs, PluginCommand, PolicyArgs, PolicyCommand};
 use crate::can_i;
 use crate::connect::{self, Connection};
-use crate::convert::{self, ConvertPlace};
+use crate::convert::{self, ConvertPlace, ShippedFacts};
 use crate::doctor;
 use crate::exit::ExitWord;
 use crate::explain::{self, ExplainError, NothingToExplain};
@@ -296,6 +296,10 @@ async fn converted(args: &ConvertArgs, common: &CommonFlags, place: &RunPlace) -
     let namespaces = ConvertPlace {
         namespace: common.namespace.as_deref().unwrap_or("default"),
         templates: &common.system_namespace,
+        facts: ShippedFacts {
+            from: args.from,
+            template_is_unchanged: args.template_is_unchanged,
+        },
     };
     let conversion = convert::convert(&read, namespaces, &place.modules).await;
     if let Some(why) = place.modules.not_run() {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 
 use super::questions::ScopeArgs;
+use crate::convert::ShippedVersion;
 use crate::policy_test::report::TestFormat;
 
 const LINT: &str = "\
@@ -149,4 +150,12 @@ pub struct ConvertArgs {
     /// Files or directories of YAML or JSON; - is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+
+    /// The version of the other product that the policies come from; 1.12 stands for those before it too
+    #[arg(long, value_name = "VERSION", value_enum)]
+    pub from: Option<ShippedVersion>,
+
+    /// The ConfigMap connectors-approvals-in-pipeline is as the other product installs it: its Rego is replaced
+    #[arg(long)]
+    pub template_is_unchanged: bool,
 }

@@ -10,7 +10,8 @@ use connectors_api::quoted;
 use connectors_api::selector::Operator;
 use serde_json::Value;
 
-use super::module;
+use super::facts::ShippedFacts;
+use super::module::{self, AdaptedModule, ModuleInput, ModuleProblem};
 use super::place::{ConvertLog, ConvertSource, Origins};
 use super::shipped::{
     ConfigMapReference, ShippedCheck, ShippedCheckSelector, ShippedCheckSpec, ShippedParam,
@@ -31,6 +32,7 @@ struct CheckText<'a> {
     /// The path of the text.
     at: String,
     is_built_in: bool,
+    facts: ShippedFacts,
 }
 
 /// A check in this product's form. None if it was refused.
@@ -38,6 +40,7 @@ pub(super) fn check(
     source: ConvertSource<'_>,
     place: usize,
     shipped: &ShippedCheck,
+    facts: ShippedFacts,
     templates: &Templates<'_>,
     origins: &mut Origins,
     log: &mut ConvertLog,
@@ -51,6 +54,7 @@ pub(super) fn check(
             source,
             at: format!("{at}.spec"),
             is_built_in: false,
+            facts,
         },
         (Some(reference), None) => {
             let from = source.at(&format!("{at}.ref.configMap.name"));
@@ -60,6 +64,7 @@ pub(super) fn check(
                 source: template.source,
                 at: template.path,
                 is_built_in: is_built_in(reference),
+                facts,
             }
         }
         (Some(_), Some(_)) | (None, None) => {
@@ -83,7 +88,10 @@ pub(super) fn check(
     let labels = labels(&text, &text.spec.selector, log);
     let approvers = approvers(source, &at, shipped.params.as_deref(), log);
     let is_provable = look_at_kind(&text, kind, log);
-    let state = state(&text, kind, log);
+    let keys = labels.clone().unwrap_or_default();
+    let state = state(&text, kind, &keys, log);
+    let message = "while one object is rejected and another one undecided, the pod waits";
+    log.note(from(".selector"), NoteWord::RejectionWaits, message);
     let check = Check {
         name: shipped.name.clone(),
         selector: CheckSelector {
@@ -193,6 +201,7 @@ fn look_at_kind(text: &CheckText<'_>, kind: &ObjectKind, log: &mut ConvertLog) -
 fn state(
     text: &CheckText<'_>,
     kind: &ObjectKind,
+    labels: &BTreeMap<String, String>,
     log: &mut ConvertLog,
 ) -> Option<Option<CheckState>> {
     let place = || text.source.at(&format!("{}.state.rego", text.at));
@@ -216,25 +225,65 @@ fn state(
         let rego = module::CONDITIONS.to_owned();
         return Some(Some(CheckState { rego }));
     };
-    match module::adapted(rego) {
-        Ok(rego) => {
+    match module::adapted(rego, text.facts.from) {
+        Ok(AdaptedModule { rego, input, reads }) => {
             let message = "package approval, and a rule that turns result into output";
             log.note(place(), NoteWord::ModuleAdapted, message);
+            if let (Some(message), None) = (of_one_version(input), text.facts.from) {
+                log.note(place(), NoteWord::ModuleOfOneVersion, message);
+            }
+            let hidden: Vec<_> = reads
+                .hidden(labels.keys())
+                .iter()
+                .map(|it| quoted(it))
+                .collect();
+            if !hidden.is_empty() {
+                let message = format!(
+                    "reads {}: if requesters name other namespaces, list it in checks.sharedFields of the chart first",
+                    hidden.join(", ")
+                );
+                log.note(place(), NoteWord::FieldsNotShared, message);
+            }
             Some(Some(CheckState { rego }))
         }
-        Err(module::ModuleProblem::ReadsCheck) if text.is_built_in && records_approvers => {
-            let message = format!(
-                "left out: state and approvals of kind {} decide, and params say whose; compare it if it was changed",
-                kind.kind
-            );
-            log.note(place(), NoteWord::ModuleReplaced, message);
-            Some(None)
+        Err(ModuleProblem::ReadsCheck) if text.is_built_in && records_approvers => {
+            if text.facts.template_is_unchanged {
+                let message = format!(
+                    "left out: state and approvals of kind {} decide, and params say whose",
+                    kind.kind
+                );
+                log.note(place(), NoteWord::ModuleReplaced, message);
+                return Some(None);
+            }
+            let message =
+                "reads input.check, which modules here do not get, and may have been changed";
+            let fix = "compare the ConfigMap with the one of a new installation; if they are equal, say --template-is-unchanged";
+            log.refuse(place(), RefusalWord::ModuleUnsayable, message, fix);
+            None
+        }
+        Err(problem @ ModuleProblem::OtherVersion(_)) => {
+            let fix = "give the version that it is written for with --from, or correct it";
+            log.refuse(place(), RefusalWord::NeverPassed, problem.message(), fix);
+            None
         }
         Err(problem) => {
             let fix = "write a module of package approval by hand: docs/approvals.md";
             let word = RefusalWord::ModuleUnsayable;
             log.refuse(place(), word, problem.message(), fix);
             None
+        }
+    }
+}
+
+/// What is not known about the input of a module. None if it reads nothing.
+const fn of_one_version(input: ModuleInput) -> Option<&'static str> {
+    match input {
+        ModuleInput::Nothing => None,
+        ModuleInput::Object => Some(
+            "reads the fields of the object behind input, which are there up to version 1.12 alone: say --from",
+        ),
+        ModuleInput::Wrapped => {
+            Some("reads input.object, which is there from version 1.14 on: say --from")
         }
     }
 }

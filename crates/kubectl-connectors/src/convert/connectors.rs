@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use connectors_api::LabelSelector;
 use connectors_api::access_policy::ConnectorSelector;
+use connectors_api::labels::CONNECTOR_CLASS;
+use connectors_api::quoted;
 
 use super::place::{ConvertLog, ConvertSource};
 use super::shipped::ShippedSelector;
@@ -53,6 +55,14 @@ pub(super) fn connectors(
             let message = "is empty, and the rest of the selector selects";
             log.note(place, NoteWord::EmptyPartLeftOut, message);
         }
+    }
+    let keys = selected.selector.iter().flat_map(LabelSelector::keys);
+    if let Some(key) = keys.into_iter().find(|it| CONNECTOR_CLASS.contains(it)) {
+        let message = format!(
+            "every connector has the label {} with the name of its class, written or not",
+            quoted(key)
+        );
+        log.note(source.at(at), NoteWord::ClassLabelsAreImplied, message);
     }
     if selected.names.is_some() && selected.selector.is_some() {
         let message = "names and labels of connectors: both must match";

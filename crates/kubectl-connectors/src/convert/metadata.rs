@@ -3,6 +3,9 @@
 
 use serde_json::Value;
 
+use super::place::{ConvertLog, ConvertSource};
+use super::words::{NoteWord, RefusalWord};
+
 /// The fields of `metadata` that the API server fills in.
 const FILLED_IN: [&str; 8] = [
     "uid",
@@ -17,15 +20,59 @@ const FILLED_IN: [&str; 8] = [
 /// The object as it was applied before, which `kubectl apply` compares with.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// What an object of another cluster refers to there.
+const OF_THE_CLUSTER: [&str; 2] = ["ownerReferences", "finalizers"];
+/// The parts of a policy beside its spec and status.
+const OF_A_POLICY: [&str; 3] = ["apiVersion", "kind", "metadata"];
+/// The fields of a policy's metadata that its author writes.
+const WRITTEN: [&str; 5] = ["name", "generateName", "namespace", "labels", "annotations"];
+
 /// An object without its status and without these parts.
-pub(super) fn cleaned(object: &Value) -> Value {
+pub(super) fn of_object(source: ConvertSource<'_>, log: &mut ConvertLog) -> Value {
+    for field in OF_THE_CLUSTER {
+        let at = format!("metadata.{field}");
+        if source
+            .value()
+            .pointer(&format!("/metadata/{field}"))
+            .is_some()
+        {
+            let message = "names what only the old cluster has: left out";
+            log.note(source.at(&at), NoteWord::OwnersLeftOut, message);
+        }
+    }
+    cleaned(source.value())
+}
+
+/// A policy without these parts. A field that is not known is refused: nothing here knows what it means.
+pub(super) fn of_policy(source: ConvertSource<'_>, log: &mut ConvertLog) -> Value {
+    let object = of_object(source, log);
+    let mut unknown = Vec::new();
+    for (field, value) in object.as_object().into_iter().flatten() {
+        if field != "spec" && !OF_A_POLICY.contains(&field.as_str()) {
+            unknown.push(field.clone());
+        }
+        if field == "metadata" {
+            let fields = value.as_object().into_iter().flatten();
+            let fields = fields.filter(|(field, _)| !WRITTEN.contains(&field.as_str()));
+            unknown.extend(fields.map(|(field, _)| format!("metadata.{field}")));
+        }
+    }
+    for path in unknown {
+        let message = "no policy has this field";
+        let fix = "remove it, or correct its name";
+        log.refuse(source.at(&path), RefusalWord::FieldUnreadable, message, fix);
+    }
+    object
+}
+
+fn cleaned(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
     }
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        for field in FILLED_IN {
-            metadata.remove(field);
+        for field in FILLED_IN.iter().chain(&OF_THE_CLUSTER) {
+            metadata.remove(*field);
         }
         let annotations = metadata
             .get_mut("annotations")
@@ -52,7 +99,7 @@ mod tests {
             "kind": "X",
             "metadata": {
                 "name": "a", "uid": "u", "resourceVersion": "1", "generation": 2, "creationTimestamp": null,
-                "managedFields": [], "annotations": {LAST_APPLIED: "{}"}, "labels": {"a": "b"},
+                "managedFields": [], "ownerReferences": [{}], "finalizers": ["f"], "annotations": {LAST_APPLIED: "{}"}, "labels": {"a": "b"},
             },
             "spec": {"status": 1},
             "status": {"conditions": []},

@@ -3,6 +3,10 @@
 //! The rules of a module stay as they are. Its package line is replaced, and one rule is added that says the answer in
 //! this product's words. Nothing here parses Rego: parsing is left to the worker processes, which judge the converted
 //! policy. So a module is refused as soon as its text has a word that could mean something else under the new package.
+//! The form of its input is never guessed: under the wrong one every field is undefined, and `not` would hold.
+
+use super::facts::ShippedVersion;
+use super::module_reads::{ModuleReads, UnknownReads};
 
 /// Reads the conditions that decide by default there. One that is True passes, one that is False rejects, and with
 /// several all must be True.
@@ -29,11 +33,22 @@ const ADDED: &str = "converted_answers";
 
 /// The input of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ModuleInput {
+pub(super) enum ModuleInput {
+    /// It reads nothing, so every input is the same.
+    Nothing,
     /// The check object, as it is here too.
     Object,
     /// The check object under `object`.
     Wrapped,
+}
+
+/// A module in this product's form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AdaptedModule {
+    pub(super) rego: String,
+    pub(super) input: ModuleInput,
+    /// What it reads of the check object.
+    pub(super) reads: ModuleReads,
 }
 
 /// Why a module cannot be adapted.
@@ -47,6 +62,12 @@ pub(super) enum ModuleProblem {
     ReadsCheck,
     /// It names something that is another thing under the new package.
     Ambiguous(&'static str),
+    /// It reads its input in a way of which the form is not known.
+    Input,
+    /// It has a text without an end, or one that is put together from parts.
+    OddText,
+    /// Its input has another form in the version that the policies come from.
+    OtherVersion(ShippedVersion),
 }
 
 impl ModuleProblem {
@@ -56,12 +77,20 @@ impl ModuleProblem {
             Self::NoResult => "defines no result, so its answer is undefined there and the check never passes".to_owned(),
             Self::ReadsCheck => "reads input.check, which modules here do not get".to_owned(),
             Self::Ambiguous(word) => format!("has the word `{word}`, which is another thing in the adapted module"),
+            Self::Input => "does not name a field behind each `input`, or `object` behind some of them alone: the form of its input is not known".to_owned(),
+            Self::OddText => "has a text without an end, or one with values in it".to_owned(),
+            Self::OtherVersion(ShippedVersion::V1_12) => "reads input.object, which is undefined in version 1.12: it does not say there what it means".to_owned(),
+            Self::OtherVersion(ShippedVersion::V1_14) => "reads other fields of input than object, which are undefined in version 1.14: it does not say there what it means".to_owned(),
         }
     }
 }
 
-/// A module with the same rules and an answer in this product's words.
-pub(super) fn adapted(module: &str) -> Result<String, ModuleProblem> {
+/// A module with the same rules and an answer in this product's words. `from` is the version that it comes from, if that is
+/// known.
+pub(super) fn adapted(
+    module: &str,
+    from: Option<ShippedVersion>,
+) -> Result<AdaptedModule, ModuleProblem> {
     let (before, body) = split(module).ok_or(ModuleProblem::Package)?;
     // The first is a way to the rules of the package by its old name, under which `not` would always hold.
     for word in ["data", "output", ADDED] {
@@ -72,20 +101,33 @@ pub(super) fn adapted(module: &str) -> Result<String, ModuleProblem> {
     if !mentions(body, "result") {
         return Err(ModuleProblem::NoResult);
     }
+    let reads = ModuleReads::of(body).map_err(|unknown| match unknown {
+        UnknownReads::WholeInput => ModuleProblem::Input,
+        UnknownReads::OddText => ModuleProblem::OddText,
+        UnknownReads::Word(word) => ModuleProblem::Ambiguous(word),
+    })?;
     if reads_check(body) {
         return Err(ModuleProblem::ReadsCheck);
     }
-    let input = if mentions(body, "object") || mentions_behind_dot(body, "object") {
-        ModuleInput::Wrapped
-    } else {
-        ModuleInput::Object
+    let (input, reads) = match reads.beginning_with("object") {
+        (_, 0) => (ModuleInput::Nothing, reads),
+        (0, _) => (ModuleInput::Object, reads),
+        (wrapped, all) if wrapped == all => (ModuleInput::Wrapped, reads.below()),
+        (_, _) => return Err(ModuleProblem::Input),
     };
+    match (input, from) {
+        (ModuleInput::Object, Some(version @ ShippedVersion::V1_14))
+        | (ModuleInput::Wrapped, Some(version @ ShippedVersion::V1_12)) => {
+            return Err(ModuleProblem::OtherVersion(version));
+        }
+        _ => {}
+    }
     let result = match input {
-        ModuleInput::Object => "result",
+        ModuleInput::Nothing | ModuleInput::Object => "result",
         ModuleInput::Wrapped => "result with input as {\"object\": input}",
     };
     let body = body.trim_end();
-    Ok(format!(
+    let rego = format!(
         r#"{before}package approval
 {body}
 
@@ -100,7 +142,8 @@ pub(super) fn adapted(module: &str) -> Result<String, ModuleProblem> {
 
 output := {ADDED}[0]
 "#
-    ))
+    );
+    Ok(AdaptedModule { rego, input, reads })
 }
 
 /// The comments before the package line, and what follows it. None if the package is another one than `check`.
@@ -165,22 +208,74 @@ result = {\"status\": \"True\"} { input.status.state == \"approved\" }
 
     #[test]
     fn a_module_keeps_its_rules_and_gets_the_answer_of_this_product() {
-        let text = adapted(OF_THE_OBJECT).unwrap();
+        let AdaptedModule { rego, input, .. } = adapted(OF_THE_OBJECT, None).unwrap();
         assert!(
-            text.starts_with("# Comment.\npackage approval\n\ndefault result"),
-            "{text}"
+            rego.starts_with("# Comment.\npackage approval\n\ndefault result"),
+            "{rego}"
         );
-        assert!(text.contains("verdict := result\n"), "{text}");
-        assert!(text.ends_with("output := converted_answers[0]\n"), "{text}");
+        assert!(rego.contains("verdict := result\n"), "{rego}");
+        assert!(rego.ends_with("output := converted_answers[0]\n"), "{rego}");
+        assert_eq!(input, ModuleInput::Object);
+        for wrapped in ["input.object.status", "input[\"object\"].status"] {
+            let wrapped = OF_THE_OBJECT.replace("input.status", wrapped);
+            let AdaptedModule { rego, input, .. } = adapted(&wrapped, None).unwrap();
+            assert!(
+                rego.contains("result with input as {\"object\": input}"),
+                "{rego}"
+            );
+            assert_eq!(input, ModuleInput::Wrapped);
+        }
+    }
+
+    /// Under the wrong form every field is undefined, so that `not` holds.
+    #[test]
+    fn the_form_of_the_input_is_read_from_its_uses_alone() {
+        let with = |line: &str| format!("{OF_THE_OBJECT}{line}\n");
+        for (line, input) in [
+            ("# the object", Ok(ModuleInput::Object)),
+            ("x := \"input.object\"", Ok(ModuleInput::Object)),
+            (
+                "x := object.get(input.spec, \"frozen\", false)",
+                Ok(ModuleInput::Object),
+            ),
+            ("x := input.spec.object", Ok(ModuleInput::Object)),
+            ("x := input.object.spec", Err(ModuleProblem::Input)),
+            ("x := input", Err(ModuleProblem::Input)),
+            ("x := input[key]", Err(ModuleProblem::Input)),
+            (
+                "x := result with input as {}",
+                Err(ModuleProblem::Ambiguous("with")),
+            ),
+            (
+                "import input.object as o",
+                Err(ModuleProblem::Ambiguous("import")),
+            ),
+            ("x := \"open", Err(ModuleProblem::OddText)),
+        ] {
+            let found = adapted(&with(line), None).map(|it| it.input);
+            assert_eq!(found, input, "{line}");
+        }
+        let nothing = "package check\nresult = {\"status\": \"True\"}\n";
+        for from in [
+            None,
+            Some(ShippedVersion::V1_12),
+            Some(ShippedVersion::V1_14),
+        ] {
+            let found = adapted(nothing, from).map(|it| it.input);
+            assert_eq!(found, Ok(ModuleInput::Nothing));
+        }
+    }
+
+    #[test]
+    fn a_module_of_the_other_version_is_not_adapted() {
         let wrapped = OF_THE_OBJECT.replace("input.status", "input.object.status");
-        let text = adapted(&wrapped).unwrap();
-        assert!(
-            text.contains("result with input as {\"object\": input}"),
-            "{text}"
-        );
-        let wrapped = OF_THE_OBJECT.replace("input.status", "input[\"object\"].status");
-        let text = adapted(&wrapped).unwrap();
-        assert!(text.contains("result with input as"), "{text}");
+        let (old, new) = (ShippedVersion::V1_12, ShippedVersion::V1_14);
+        assert!(adapted(OF_THE_OBJECT, Some(old)).is_ok());
+        assert!(adapted(&wrapped, Some(new)).is_ok());
+        for (module, from) in [(OF_THE_OBJECT, new), (&wrapped, old)] {
+            let found = adapted(module, Some(from));
+            assert_eq!(found, Err(ModuleProblem::OtherVersion(from)));
+        }
     }
 
     #[test]
@@ -223,7 +318,7 @@ result = {\"status\": \"True\"} { input.status.state == \"approved\" }
                 ModuleProblem::ReadsCheck,
             ),
         ] {
-            assert_eq!(adapted(&module), Err(problem), "{module}");
+            assert_eq!(adapted(&module, None), Err(problem), "{module}");
         }
         for harmless in [
             "checks := 1",
@@ -233,7 +328,7 @@ result = {\"status\": \"True\"} { input.status.state == \"approved\" }
             "z := input.data",
         ] {
             let module = with(harmless);
-            let adapted = adapted(&module);
+            let adapted = adapted(&module, None);
             // A comment with the word is taken for a use of it: that costs a conversion, and never access.
             assert_eq!(
                 adapted.is_ok(),

@@ -13,7 +13,8 @@ use crate::modules::Modules;
 
 use super::checks;
 use super::connectors::connectors;
-use super::metadata::cleaned;
+use super::facts::ShippedFacts;
+use super::metadata;
 use super::place::{ConvertLog, ConvertSource, Origins};
 use super::shipped::{ShippedDefault, ShippedGranted, ShippedRoleTemplate, ShippedSpec};
 use super::subjects;
@@ -26,19 +27,20 @@ const PROXY: &str = "connectors/proxy";
 /// The converted policy. None if it was refused.
 pub(super) async fn policy(
     source: ConvertSource<'_>,
+    facts: ShippedFacts,
     templates: &Templates<'_>,
     modules: &Modules,
     log: &mut ConvertLog,
 ) -> Option<Value> {
-    let mut object = cleaned(source.value());
     let refused = log.refusals.len();
+    let mut object = metadata::of_policy(source, log);
     let mut origins = Origins::default();
     if parse::object::<AccessPolicy>(&object).is_ok() {
         let message = "an AccessPolicy of this product";
         log.note(source.at("spec"), NoteWord::AlreadyConverted, message);
     } else {
         origins.add("spec", source.at("spec"));
-        let spec = spec(source, templates, &mut origins, log)?;
+        let spec = spec(source, facts, templates, &mut origins, log)?;
         let spec = serde_json::to_value(spec).ok()?;
         object.as_object_mut()?.insert("spec".to_owned(), spec);
     }
@@ -60,6 +62,7 @@ pub(super) async fn policy(
 
 fn spec(
     source: ConvertSource<'_>,
+    facts: ShippedFacts,
     templates: &Templates<'_>,
     origins: &mut Origins,
     log: &mut ConvertLog,
@@ -87,7 +90,8 @@ fn spec(
         Some(selector) => connectors(source, &selector, log),
     };
     let standing = default_permission.map(|it| standing(source, &it, templates, origins, log));
-    let granted = check_granted_permission.map(|it| granted(source, &it, templates, origins, log));
+    let granted =
+        check_granted_permission.map(|it| granted(source, &it, facts, templates, origins, log));
     Some(AccessPolicySpec {
         connector: connector?,
         permission: Permission::Proxy,
@@ -124,6 +128,7 @@ fn standing(
 fn granted(
     source: ConvertSource<'_>,
     shipped: &ShippedGranted,
+    facts: ShippedFacts,
     templates: &Templates<'_>,
     origins: &mut Origins,
     log: &mut ConvertLog,
@@ -141,7 +146,7 @@ fn granted(
     );
     let mut all = Some(Vec::new());
     for (place, shipped) in shipped.spec.checks.iter().enumerate() {
-        let check = checks::check(source, place, shipped, templates, origins, log);
+        let check = checks::check(source, place, shipped, facts, templates, origins, log);
         all = all.zip(check).map(|(mut all, check)| {
             all.push(check);
             all
@@ -149,6 +154,10 @@ fn granted(
     }
     let place = || source.at("spec.checkGrantedPermission");
     for (word, message) in [
+        (
+            NoteWord::ReadRightNotAsked,
+            "pods whose account has no right to get the connector may have the permission too",
+        ),
         (
             NoteWord::RequestersAreHome,
             "pods of other namespaces may not ask: name their accounts in requesters",

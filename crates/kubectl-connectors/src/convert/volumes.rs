@@ -7,7 +7,7 @@ use connectors_api::{PositiveDuration, quoted};
 use k8s_openapi::api::core::v1::{CSIVolumeSource, Volume};
 use serde_json::{Map, Value, json};
 
-use super::metadata::cleaned;
+use super::metadata;
 use super::place::{ConvertLog, ConvertSource};
 use super::words::{NoteWord, RefusalWord};
 
@@ -36,7 +36,8 @@ pub(super) fn volumes(
     namespace: &str,
     log: &mut ConvertLog,
 ) -> ConvertedVolumes {
-    let mut object = cleaned(source.value());
+    let before = log.notes.len();
+    let mut object = metadata::of_object(source, log);
     let namespace = source.text("/metadata/namespace").unwrap_or(namespace);
     let mut walk = VolumeWalk {
         source,
@@ -47,6 +48,8 @@ pub(super) fn volumes(
     let refused = walk.log.refusals.len();
     walk.visit(&mut object, "");
     if walk.found == 0 {
+        // The object is left out, whatever it has.
+        walk.log.notes.truncate(before);
         return ConvertedVolumes::None;
     }
     walk.look_at_pulls(&object, "");

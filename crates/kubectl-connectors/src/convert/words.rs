@@ -31,8 +31,16 @@ macro_rules! convert_words {
 convert_words! {
     /// The possible changes in meaning.
     NoteWord {
-        /// The subjects of a standing permission need no right to `get` the connector. There, a subject without it got nothing.
+        /// A permission needs no right to `get` the connector, be it standing or by checks. There, it was nothing without that right.
         ReadRightNotAsked,
+        /// With several objects, one rejected and one undecided, the pod waits, and a later yes counts. There, it was rejected.
+        RejectionWaits,
+        /// A connector has both class labels by its class, written or not. There, only written labels counted.
+        ClassLabelsAreImplied,
+        /// A Rego module reads its input as one version of that product gives it. Under the other, it may never have passed.
+        ModuleOfOneVersion,
+        /// A Rego module reads fields that it does not see for pods of other namespaces, so that `not` would hold.
+        FieldsNotShared,
         /// Only service accounts of the policy's namespace may ask, until `requesters` names others. There, every pod could ask.
         RequestersAreHome,
         /// An ApprovalTask counts only if it is proven to belong to the pod's own pipeline run.
@@ -57,7 +65,7 @@ convert_words! {
         StateByConditions,
         /// A Rego module keeps its rules, gets another package, and a last rule with the answer in this product's words.
         ModuleAdapted,
-        /// The module of the built-in template is left out: the state of the ApprovalTask and the recount of its approvals decide.
+        /// The module of the built-in template is left out: state and approvals of the ApprovalTask decide. What else the module asked is lost.
         ModuleReplaced,
         /// The volume asks for the permission `proxy`, which every mount needed there. A mount without it asks for `apis`.
         VolumeAsksForProxy,
@@ -71,6 +79,8 @@ convert_words! {
         FileGone,
         /// Images are not pulled through connectors: the annotation and the label for that have no effect.
         ImagePullLeftOut,
+        /// Owner references and finalizers name what only the old cluster had. They are left out.
+        OwnersLeftOut,
         /// The object has the form of this product already, and is printed as it is.
         AlreadyConverted,
         /// A request is about one pod that waited or ran there. It is left out.
@@ -108,7 +118,12 @@ impl NoteWord {
     #[must_use]
     pub const fn effect(self) -> NoteEffect {
         match self {
-            Self::ReadRightNotAsked => NoteEffect::Wider,
+            Self::ReadRightNotAsked
+            | Self::RejectionWaits
+            | Self::ClassLabelsAreImplied
+            | Self::ModuleOfOneVersion
+            | Self::FieldsNotShared
+            | Self::ModuleReplaced => NoteEffect::Wider,
             Self::RequestersAreHome
             | Self::ProofAdded
             | Self::ApprovalMayLapse
@@ -122,12 +137,12 @@ impl NoteWord {
             | Self::EmptyPartLeftOut
             | Self::StateByConditions
             | Self::ModuleAdapted
-            | Self::ModuleReplaced
             | Self::VolumeAsksForProxy
             | Self::ErrorFileAsked
             | Self::TokenIsRenewed
             | Self::FileGone
             | Self::ImagePullLeftOut
+            | Self::OwnersLeftOut
             | Self::AlreadyConverted
             | Self::RequestLeftOut
             | Self::NothingToConvert => NoteEffect::Other,
@@ -168,8 +183,10 @@ convert_words! {
         ApproversUnsayable,
         /// A check that never passes there. What it should ask for is not known.
         NeverPassed,
-        /// A Rego module whose meaning would change with its new package or its new input.
+        /// A Rego module whose meaning could change with its new package or its new input.
         ModuleUnsayable,
+        /// A policy inside another object, such as a template of objects.
+        PolicyNested,
         /// A kind of pipeline runs for which no proof is known here.
         ProofUnavailable,
         /// The converted policy would be refused by the webhook.

@@ -1,6 +1,6 @@
 //! `convert`: each case is a file, with the objects that it becomes and with what is told about it.
 //!
-//! Adding a case is adding a file to `tests/convert`. `UPDATE_CASES` writes the other two, for the author to read.
+//! Adding a case is adding a file to `tests/convert`, with its flags in the first line. `UPDATE_CASES` writes the other two, for the author to read.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ use crate::cluster::{CHANGES, start};
 use crate::documents::page_has;
 
 /// The templates that the cases refer to.
-const TEMPLATES: &str = "templates.yaml";
+pub(crate) const TEMPLATES: &str = "templates.yaml";
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert")
@@ -38,7 +38,7 @@ fn cases() -> BTreeSet<String> {
         .collect()
 }
 
-async fn plugin(args: &[&str]) -> Outcome {
+pub(crate) async fn plugin(args: &[&str]) -> Outcome {
     let args = ["kubectl-connectors"].iter().chain(args);
     let place = RunPlace {
         modules: Modules::of(PathBuf::from(env!("CARGO_BIN_EXE_kubectl-connectors"))),
@@ -50,7 +50,7 @@ async fn plugin(args: &[&str]) -> Outcome {
     run::run(Args::try_parse_from(args).unwrap(), &place).await
 }
 
-fn path(file: &str) -> String {
+pub(crate) fn path(file: &str) -> String {
     directory().join(file).to_str().unwrap().to_owned()
 }
 
@@ -61,6 +61,13 @@ fn bare(text: &str) -> String {
 
 fn text_of(file: &str) -> String {
     fs::read_to_string(directory().join(file)).unwrap_or_default()
+}
+
+/// The flags that a case asks for in its first line: `# convert FLAG…`.
+fn flags(case: &str) -> impl Iterator<Item = &str> {
+    let first = case.lines().next().unwrap_or_default();
+    let flags = first.strip_prefix("# convert ").unwrap_or_default();
+    flags.split_whitespace()
 }
 
 /// Compares a file with what it should hold. A file that should hold nothing should not be there.
@@ -79,11 +86,17 @@ fn compare(file: &str, found: &str) -> Option<String> {
 #[tokio::test]
 async fn each_case_becomes_what_is_written_beside_it() {
     let cases = cases();
-    assert!(cases.len() >= 80, "{}", cases.len());
+    assert!(cases.len() >= 100, "{}", cases.len());
     let mut wrong = Vec::new();
     for name in cases {
         let file = path(&format!("{name}.yaml"));
-        let outcome = plugin(&["convert", &file, &path(TEMPLATES)]).await;
+        let text = text_of(&format!("{name}.yaml"));
+        let (file, templates) = (file.as_str(), path(TEMPLATES));
+        let args: Vec<_> = ["convert", file, &templates]
+            .into_iter()
+            .chain(flags(&text))
+            .collect();
+        let outcome = plugin(&args).await;
         let told = bare(&outcome.errors);
         wrong.extend(compare(&format!("{name}.after.yaml"), &outcome.output));
         wrong.extend(compare(&format!("{name}.told.txt"), &told));

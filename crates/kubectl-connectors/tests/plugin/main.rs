@@ -11,6 +11,7 @@ mod answers;
 mod calls;
 mod cluster;
 mod convert;
+mod convert_model;
 mod doctor;
 mod documents;
 mod explain;
