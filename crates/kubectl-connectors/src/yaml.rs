@@ -204,7 +204,7 @@ fn positions(text: &str) -> Result<Vec<(YamlPosition, Positions)>, YamlError> {
                     message,
                 })?;
                 let path = if path.is_empty() {
-                    name.to_string()
+                    name
                 } else {
                     format!("{path}.{name}")
                 };

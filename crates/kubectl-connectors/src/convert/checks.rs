@@ -232,11 +232,7 @@ fn state(
             if let (Some(message), None) = (of_one_version(input), text.facts.from) {
                 log.note(place(), NoteWord::ModuleOfOneVersion, message);
             }
-            let hidden: Vec<_> = reads
-                .hidden(labels.keys())
-                .iter()
-                .map(|it| quoted(it))
-                .collect();
+            let hidden: Vec<_> = reads.hidden(labels).iter().map(|it| quoted(it)).collect();
             if !hidden.is_empty() {
                 let message = format!(
                     "reads {}: if requesters name other namespaces, list it in checks.sharedFields of the chart first",

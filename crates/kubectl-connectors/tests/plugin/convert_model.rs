@@ -39,7 +39,7 @@ fn answer(module: &str, object: &Value, version: &str) -> ShippedAnswer {
     let mut engine = load(false).or_else(|_| load(true)).unwrap();
     engine.set_input_json(&input.to_string()).unwrap();
     let result = engine.eval_rule("data.check.result".to_owned()).unwrap();
-    let status = result["status"].as_string().map(|it| it.to_string());
+    let status = result["status"].as_string().map(ToString::to_string);
     match status.as_deref() {
         Ok("True") => ShippedAnswer::True,
         Ok("False") => ShippedAnswer::False,
