@@ -10,7 +10,7 @@ use connectors_api::shared_fields::is_shared;
 /// A piece of a module's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ModuleToken<'a> {
-    kind: TokenKind,
+    kind: ModuleTokenKind,
     /// The word, or the content of the text.
     text: &'a str,
     start: usize,
@@ -18,7 +18,7 @@ struct ModuleToken<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TokenKind {
+enum ModuleTokenKind {
     Word,
     Text,
     Sign,
@@ -47,7 +47,7 @@ impl ModuleReads {
         for (place, token) in tokens.iter().enumerate() {
             let before = place.checked_sub(1).and_then(|it| tokens.get(it));
             let is_field = before.is_some_and(|it| it.is_sign(".") && it.end == token.start);
-            if token.kind != TokenKind::Word || is_field {
+            if token.kind != ModuleTokenKind::Word || is_field {
                 continue;
             }
             let rest = tokens.get(place + 1..).unwrap_or_default();
@@ -107,7 +107,7 @@ impl ModuleReads {
 }
 
 fn is_keyword_package(token: &ModuleToken<'_>) -> bool {
-    token.kind == TokenKind::Word && matches!(token.text, "rego" | "future")
+    token.kind == ModuleTokenKind::Word && matches!(token.text, "rego" | "future")
 }
 
 /// The fields that stand right behind the end of a word. A field that is computed ends the path: all below it may be read.
@@ -118,7 +118,7 @@ fn path(mut end: usize, mut rest: &[ModuleToken<'_>]) -> Vec<String> {
             [dot, name, after @ ..]
                 if dot.is_sign(".")
                     && dot.start == end
-                    && name.kind == TokenKind::Word
+                    && name.kind == ModuleTokenKind::Word
                     && name.start == dot.end =>
             {
                 path.push(name.text.to_owned());
@@ -127,7 +127,7 @@ fn path(mut end: usize, mut rest: &[ModuleToken<'_>]) -> Vec<String> {
             [open, name, close, after @ ..]
                 if open.is_sign("[")
                     && open.start == end
-                    && name.kind == TokenKind::Text
+                    && name.kind == ModuleTokenKind::Text
                     && !name.text.contains('\\')
                     && close.is_sign("]") =>
             {
@@ -141,7 +141,7 @@ fn path(mut end: usize, mut rest: &[ModuleToken<'_>]) -> Vec<String> {
 
 impl ModuleToken<'_> {
     fn is_sign(&self, sign: &str) -> bool {
-        self.kind == TokenKind::Sign && self.text == sign
+        self.kind == ModuleTokenKind::Sign && self.text == sign
     }
 }
 
@@ -169,7 +169,7 @@ fn tokens(module: &str) -> Option<Vec<ModuleToken<'_>>> {
                     }
                 }
                 let close = close?;
-                (TokenKind::Text, first, close, close + 1)
+                (ModuleTokenKind::Text, first, close, close + 1)
             }
             _ if letter.is_alphanumeric() || letter == '_' => {
                 let mut end = first;
@@ -178,10 +178,10 @@ fn tokens(module: &str) -> Option<Vec<ModuleToken<'_>>> {
                 {
                     end = at + it.len_utf8();
                 }
-                (TokenKind::Word, start, end, end)
+                (ModuleTokenKind::Word, start, end, end)
             }
             _ if letter.is_whitespace() => continue,
-            _ => (TokenKind::Sign, start, first, first),
+            _ => (ModuleTokenKind::Sign, start, first, first),
         };
         found.push(ModuleToken {
             kind,
