@@ -67,6 +67,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use approval::is_unambiguous;
 pub use object::RunKind;
 pub use reason::LineageReason;
 

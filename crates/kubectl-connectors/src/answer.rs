@@ -7,6 +7,7 @@ mod carry_out;
 mod effects;
 mod find;
 mod prepare;
+mod requests;
 pub mod text;
 
 use connectors_api::Permission;
@@ -24,7 +25,7 @@ use crate::terms::NamespacedName;
 use crate::unread::MissedRead;
 
 /// Why no answer is shown.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub enum AnswerProblem {
     /// The target cannot be explained.
     Explain(ExplainError),
@@ -35,7 +36,7 @@ pub enum AnswerProblem {
     /// There is nothing that an answer would change.
     No(String),
     /// The answer is there already.
-    Already(String),
+    Already(Box<AnswerShown>),
 }
 
 impl From<MissedRead> for AnswerProblem {
@@ -56,9 +57,15 @@ pub struct AnswerShown {
     pub writes: String,
     /// The accesses that it changes, or does not change yet. The opened ones come first.
     pub effects: Vec<AnswerEffect>,
-    /// How many more requests of the namespace wait, and were not looked at.
+    /// How many more requests of the namespace it could change, and were not looked at.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: usize,
+    /// The failed reads for which it may open or end more than is shown, each as a sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
+    /// The effect beside those on accesses, as a sentence: on the run that waits at the approval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside: Option<String>,
     /// The checks of policies that count objects of the kind.
     pub policies: Vec<CountingCheck>,
     /// Whether it was written.
@@ -81,6 +88,14 @@ pub struct AnswerShown {
 )]
 const fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_false(it: &bool) -> bool {
+    !*it
 }
 
 /// An approval object.
@@ -106,6 +121,9 @@ pub struct AnswerEffect {
     pub effect: EffectWord,
     /// The pod.
     pub pod: NamespacedName,
+    /// The UID of the pod, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_uid: Option<String>,
     /// The service account of the pod.
     pub account: NamespacedName,
     /// The connector.
@@ -122,11 +140,30 @@ pub struct AnswerEffect {
     pub policies: Vec<String>,
     /// Why, as a sentence.
     pub because: String,
-    /// The rules of the Role that the pod gets.
+    /// Only Rego modules of the policies look at the object, and the state means to them what they say.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_by_module: bool,
+    /// The grants that it opens, one of each policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<OpenedGrant>,
+}
+
+/// A grant of one policy that an answer opens.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenedGrant {
+    /// The policy.
+    pub policy: String,
+    /// The UID of the policy.
+    pub uid: String,
+    /// The generation of the policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// Whether the rules allow the pod's mount.
+    pub covers_mount: bool,
+    /// The rules of the Role that the pod gets.
     pub rules: Vec<RuleShown>,
     /// The ends of the access.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub until: Vec<EndShown>,
 }
 
@@ -135,6 +172,10 @@ pub struct AnswerEffect {
 pub enum EffectWord {
     /// The pod gets access.
     Opens,
+    /// The pod has access, and gets more.
+    Adds,
+    /// It is not known whether the pod gets access or is refused, because something could not be read.
+    NotKnown,
     /// The request is refused, for the pod for good.
     Refuses,
     /// The access of the pod is taken back.
@@ -164,13 +205,21 @@ pub enum AnswerWord {
     Written,
     /// It was, and not every request whose phase it changes had another phase in time.
     StillAwaited,
+    /// It was, and a request came to another end than the effects say.
+    OtherEnd,
+    /// It was, and there is no request to wait for.
+    NothingAwaited,
+    /// The answer is there already.
+    Already,
     /// The user said no.
     Declined,
     /// There is no terminal to ask the user on.
     NotAsked,
+    /// Not all effects are known, and the user was not to be asked.
+    EffectsUnknown,
     /// The API server refused it.
     Refused,
-    /// The object changed after it was shown.
+    /// The object or its effects changed after they were shown.
     Changed,
     /// There was no answer that says whether it was written.
     Unknown,
@@ -195,9 +244,43 @@ pub struct RequestAfter {
 #[must_use]
 pub const fn exit(shown: &AnswerShown) -> ExitWord {
     match shown.outcome {
-        AnswerWord::Written => ExitWord::Yes,
-        AnswerWord::StillAwaited | AnswerWord::Declined | AnswerWord::Refused => ExitWord::No,
+        AnswerWord::Written | AnswerWord::Already => ExitWord::Yes,
+        AnswerWord::StillAwaited
+        | AnswerWord::OtherEnd
+        | AnswerWord::NothingAwaited
+        | AnswerWord::Declined
+        | AnswerWord::Refused => ExitWord::No,
         AnswerWord::NotAsked => ExitWord::Usage,
-        AnswerWord::Changed | AnswerWord::Unknown => ExitWord::Unknown,
+        AnswerWord::EffectsUnknown | AnswerWord::Changed | AnswerWord::Unknown => ExitWord::Unknown,
+    }
+}
+
+impl AnswerShown {
+    /// True when everything was read that the effects depend on.
+    #[must_use]
+    pub fn knows_effects(&self) -> bool {
+        let is_known = |it: &AnswerEffect| it.effect != EffectWord::NotKnown;
+        self.doubts.is_empty() && self.left_out == 0 && self.effects.iter().all(is_known)
+    }
+
+    /// True when another look found the same effects on the same pods by the same policies.
+    #[must_use]
+    pub fn has_effects_of(&self, other: &Self) -> bool {
+        let key = |it: &AnswerEffect| {
+            (
+                (it.effect, it.pod.clone(), it.pod_uid.clone()),
+                (it.account.clone(), it.connector.clone(), it.permission),
+                it.policies.clone(),
+                it.grants.clone(),
+            )
+        };
+        let object = |it: &AnsweredObject| (it.kind.clone(), it.name.clone());
+        object(&self.object) == object(&other.object)
+            && (&self.doubts, self.left_out) == (&other.doubts, other.left_out)
+            && self
+                .effects
+                .iter()
+                .map(key)
+                .eq(other.effects.iter().map(key))
     }
 }

@@ -2,6 +2,7 @@
 
 use authz::User;
 use connectors_api::check_state::{CheckOutcome, ObjectState};
+use connectors_api::lineage::is_unambiguous;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -78,6 +79,12 @@ pub enum AnswerRefusal {
     /// A no is final for the requests that wait.
     #[error("it is rejected, which refuses for good what waits for it")]
     SaysNo,
+    /// An approver said no, which a yes in the same group would write over.
+    #[error("{0} has said no, which refuses it for good")]
+    SomeSaysNo(String),
+    /// The gate and other readers see different approvers.
+    #[error("it has fields that differ in case alone: nothing is written into it")]
+    Ambiguous,
     /// The user is no approver.
     #[error(
         "neither {user} nor a group of this user is an approver; its approvers are {approvers}"
@@ -125,7 +132,12 @@ impl AnswerRefusal {
             | Self::SeveralGroups { .. }
             | Self::GroupOfNone(_)
             | Self::MessageOfNone(_) => true,
-            Self::Already(_) | Self::Closed(_) | Self::SaysNo | Self::NoApprover { .. } => false,
+            Self::Already(_)
+            | Self::Closed(_)
+            | Self::SaysNo
+            | Self::SomeSaysNo(_)
+            | Self::Ambiguous
+            | Self::NoApprover { .. } => false,
         }
     }
 }
@@ -188,8 +200,16 @@ pub fn of_approver(
     {
         return Err(AnswerRefusal::Closed(state.to_owned()));
     }
+    if !is_unambiguous(object) {
+        return Err(AnswerRefusal::Ambiguous);
+    }
     let entries = object.pointer("/spec/approvers").and_then(Value::as_array);
     let mut entries = entries.cloned().unwrap_or_default();
+    if wish.answer == ApprovalAnswer::Approve
+        && let Some(name) = rejecting(&entries)
+    {
+        return Err(AnswerRefusal::SomeSaysNo(name));
+    }
     let place = place(&entries, user, wish.group)?;
     let word = wish.answer.verb();
     let Some(entry) = entries.get_mut(place.at()) else {
@@ -227,6 +247,15 @@ pub fn of_approver(
         after,
         says,
     })
+}
+
+/// The first approver who has said no.
+fn rejecting(entries: &[Value]) -> Option<String> {
+    let all = entries
+        .iter()
+        .flat_map(|it| members(it).chain(std::iter::once(it)));
+    let mut rejecting = all.filter(|it| text(it, "input") == "reject");
+    rejecting.next().map(|it| text(it, "name").to_owned())
 }
 
 /// The entry of an approver.
@@ -543,10 +572,7 @@ mod tests {
         let mut answered = two();
         answered[0]["input"] = "reject".into();
         let again = refusal(&answered, &user("alice", &[]), None);
-        assert_eq!(
-            again,
-            AnswerRefusal::Already("alice has rejected it already".to_owned())
-        );
+        assert_eq!(again, AnswerRefusal::SomeSaysNo("alice".to_owned()));
         let mut of_groups = two();
         of_groups[0] = json!({"name": "sec", "type": "Group", "input": "pending"});
         let several = refusal(&of_groups, &user("bob", &["qa", "sec"]), None);
@@ -558,5 +584,29 @@ mod tests {
         closed["status"]["state"] = "approved".into();
         let closed = of_approver(&closed, &user("alice", &[]), APPROVE).unwrap_err();
         assert_eq!(closed, AnswerRefusal::Closed("approved".to_owned()));
+    }
+
+    #[test]
+    fn a_yes_is_not_written_over_a_no_of_another_approver() {
+        let member = json!([
+            {"name": "qa", "type": "Group", "input": "pending", "users": [{"name": "bob", "input": "reject"}]},
+        ]);
+        let own = json!([
+            {"name": "bob", "type": "User", "input": "reject"},
+            {"name": "qa", "type": "Group", "input": "pending"},
+        ]);
+        for entries in [member, own] {
+            let refusal = of_approver(&task(&entries, 1), &user("carol", &["qa"]), APPROVE);
+            let no = AnswerRefusal::SomeSaysNo("bob".to_owned());
+            assert_eq!(refusal.unwrap_err(), no);
+        }
+    }
+
+    #[test]
+    fn an_approval_that_reads_differently_in_another_case_is_not_written() {
+        let mut entries = two();
+        entries[0]["Input"] = "reject".into();
+        let refusal = of_approver(&task(&entries, 1), &user("alice", &[]), APPROVE);
+        assert_eq!(refusal.unwrap_err(), AnswerRefusal::Ambiguous);
     }
 }

@@ -23,7 +23,6 @@ use connectors_api::config::Knowledge;
 use connectors_api::pod_wish::ConnectorKey;
 use jiff::Timestamp;
 
-use collect::WriterSearch;
 pub use observe::NothingToExplain;
 pub use report::Explanation;
 use report::{AccessWord, EndShown};
@@ -77,7 +76,7 @@ pub async fn explain(
             observe::connector(reads, system_namespace, connector, permission, account).await
         }
     };
-    collect::judge_all(reads, modules, &mut observed, WriterSearch::Wanted).await;
+    collect::judge_all(reads, modules, &mut observed).await;
     let explanation = tell::explain(&observed, now);
     Ok((explanation, observed.unread))
 }

@@ -87,10 +87,14 @@ const fn is_hidden(it: char) -> bool {
     matches!(
         it,
         '\u{7f}'..='\u{9f}'
+            | '\u{ad}'
             | '\u{61c}'
+            | '\u{180e}'
             | '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{e0000}'..='\u{e007f}'
     )
 }
 
@@ -100,7 +104,9 @@ pub fn json<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
     let mut escaped = String::with_capacity(text.len() + 1);
     for it in text.chars() {
         if is_hidden(it) {
-            let _ = write!(escaped, "\\u{:04x}", u32::from(it));
+            for unit in it.encode_utf16(&mut [0; 2]) {
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
         } else {
             escaped.push(it);
         }
@@ -189,7 +195,8 @@ mod tests {
 
     #[test]
     fn programs_get_hidden_characters_escaped_and_unchanged() {
-        let hidden = "a\u{7f}\u{9f}\u{61c}\u{200b}\u{200f}\u{2028}\u{202e}\u{2066}\u{2069}\u{1b}é";
+        let hidden = "a\u{7f}\u{9f}\u{61c}\u{200b}\u{200f}\u{2028}\u{202e}\u{2066}\u{2069}\u{1b}\u{ad}\u{180e}\u{2060}\u{2064}\
+                      \u{feff}\u{e0000}\u{e007f}é";
         for text in [json(&hidden).unwrap(), yaml(&hidden).unwrap()] {
             assert!(
                 !text
@@ -200,7 +207,7 @@ mod tests {
             );
             assert_eq!(serde_json::from_str::<String>(&text).unwrap(), hidden);
         }
-        assert_eq!(shown(hidden), format!("a{}é", " ".repeat(10)));
+        assert_eq!(shown(hidden), format!("a{}é", " ".repeat(17)));
         assert_eq!(yaml(&"plain").unwrap(), "plain\n");
     }
 

@@ -186,8 +186,8 @@ pub async fn ask(
         PluginCommand::Policy(PolicyArgs {
             command: PolicyCommand::Simulate(args),
         }) => asked.simulate(args).await,
-        PluginCommand::Approve(args) => asked.answer(ApprovalAnswer::Approve, args).await,
-        PluginCommand::Reject(args) => asked.answer(ApprovalAnswer::Reject, args).await,
+        PluginCommand::Approve(args) => asked.answer(ApprovalAnswer::Approve, args, common).await,
+        PluginCommand::Reject(args) => asked.answer(ApprovalAnswer::Reject, args, common).await,
         PluginCommand::Policy(_)
         | PluginCommand::Convert(_)
         | PluginCommand::Completion(_)

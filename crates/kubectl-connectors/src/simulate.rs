@@ -145,12 +145,12 @@ impl Simulation {
     }
 }
 
-/// No if something would change.
+/// No if something would change, or a policy would not give what it says.
 #[must_use]
 pub fn exit(simulation: &Simulation) -> ExitWord {
     if !simulation.complete || simulation.left_out > 0 {
         ExitWord::Unknown
-    } else if simulation.changes_nothing() {
+    } else if simulation.changes_nothing() && simulation.problems.is_empty() {
         ExitWord::Yes
     } else {
         ExitWord::No

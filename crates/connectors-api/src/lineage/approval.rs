@@ -198,7 +198,8 @@ fn parameter<'a>(custom_run: &LinkObject<'a>, name: &str) -> Option<&'a Value> {
 ///
 /// The gate's webhook accepts field names in any case, and the last of several counts. The API server keeps
 /// all of them. An approver could show the webhook one list, and every other reader a second one.
-pub(crate) fn is_unambiguous(approval: &Value) -> bool {
+#[must_use]
+pub fn is_unambiguous(approval: &Value) -> bool {
     let spec = approval.get("spec");
     let approvers = super::object::list(approval, "/spec/approvers").iter();
     let entries = approvers.flat_map(|entry| {

@@ -1,12 +1,15 @@
 //! The effects of an answer. Pure.
 
-use connectors_api::AccessRequest;
 use connectors_api::access_policy::{Latch, Match};
 use connectors_api::access_request::{CheckRef, GrantState, MatchedPolicy, Phase};
+use connectors_api::names::CONNECTORS;
+use connectors_api::reason::AccessCheckReady;
+use connectors_api::{AccessRequest, AccessResource};
 
-use super::{AnswerEffect, EffectWord};
+use super::{AnswerEffect, EffectWord, OpenedGrant};
 use crate::explain::foresee::{Foreseen, ForeseenAccess};
-use crate::explain::report::{AccessWord, GatingWord};
+use crate::explain::report::{AccessWord, GatingWord, PodWord, PolicyShown, RuleShown};
+use crate::policy_test::compare::covers_mount;
 use crate::terms::NamespacedName;
 
 /// The effects on the accesses of a pod whose checks find the object with this UID.
@@ -16,20 +19,30 @@ pub(super) fn of_waiting(foreseen: &Foreseen, uid: &str) -> Vec<AnswerEffect> {
         .iter()
         .filter(|it| it.counted.iter().any(|it| it.uid == uid));
     touched
-        .filter_map(|it| of_access(foreseen, it, uid))
+        .flat_map(|it| of_access(foreseen, it, uid))
         .collect()
 }
 
-fn of_access(foreseen: &Foreseen, access: &ForeseenAccess, uid: &str) -> Option<AnswerEffect> {
-    let pod = foreseen.pod.as_ref()?;
+/// The effect, and one more if it is not known of a further policy.
+fn of_access(foreseen: &Foreseen, access: &ForeseenAccess, uid: &str) -> Vec<AnswerEffect> {
+    let Some(pod) = foreseen.pod.as_ref() else {
+        return Vec::new();
+    };
     let ForeseenAccess { now, then, .. } = access;
+    let is_by_module = access
+        .counted
+        .iter()
+        .filter(|it| it.uid == uid)
+        .all(|it| it.has_module);
     let finds = access.counted.iter().filter(|it| it.uid == uid);
     let mut policies: Vec<_> = finds.map(|it| it.policy.clone()).collect();
+    policies.sort();
     policies.dedup();
     let request = now.request.as_ref();
     let mut effect = AnswerEffect {
         effect: EffectWord::Waits,
         pod: NamespacedName::new(&pod.namespace, &pod.name),
+        pod_uid: pod.uid.clone(),
         account: foreseen.account.clone(),
         connector: now.connector.clone(),
         permission: now.permission,
@@ -37,28 +50,93 @@ fn of_access(foreseen: &Foreseen, access: &ForeseenAccess, uid: &str) -> Option<
         phase: request.and_then(|it| it.phase),
         policies,
         because: then.because.clone(),
-        rules: Vec::new(),
-        until: Vec::new(),
+        is_by_module,
+        grants: Vec::new(),
     };
+    let is_granted = effect.phase == Some(Phase::Granted);
     let opened = access.opened_by();
+    let doubtful = access.doubtful(uid);
+    let mut unknown = None;
     if foreseen.gating == GatingWord::Off {
         "approvals are switched off: nothing is granted".clone_into(&mut effect.because);
     } else if !access.has_connector {
         effect.because = format!("there is no connector {}", now.connector);
-    } else if !matches!(then.state, AccessWord::Waits | AccessWord::Unknown) {
+    } else if matches!(
+        pod.state,
+        PodWord::Finished | PodWord::Terminating | PodWord::Gone
+    ) {
+        "the pod ends, and gets nothing more".clone_into(&mut effect.because);
+    } else if !matches!(then.state, AccessWord::Waits | AccessWord::Unknown) && !is_granted {
         effect.because.clone_from(&then.because);
-    } else if let Some(policy) = opened {
-        effect.effect = EffectWord::Opens;
-        effect.because = format!("every check of policy {policy} passes");
-        let mut shown = then.policies.iter();
-        let shown = shown.find(|it| it.name == policy);
-        effect.rules = shown.map(|it| it.rules.clone()).unwrap_or_default();
-        effect.until = access.until.get(policy).cloned().unwrap_or_default();
-    } else if access.is_refused() {
-        effect.effect = EffectWord::Refuses;
-        "no policy can pass any more".clone_into(&mut effect.because);
+    } else {
+        if !doubtful.is_empty() {
+            unknown = Some(not_known(&effect, &doubtful));
+        }
+        if !opened.is_empty() {
+            effect.effect = if is_granted {
+                EffectWord::Adds
+            } else {
+                EffectWord::Opens
+            };
+            effect.policies = opened.iter().map(|it| it.name.clone()).collect();
+            effect.because = format!(
+                "every check of policy {} passes",
+                effect.policies.join(", ")
+            );
+            let grants = opened.iter().map(|it| opened_grant(&effect, access, it));
+            effect.grants = grants.collect();
+        } else if is_granted {
+            "the pod keeps the access that it has".clone_into(&mut effect.because);
+        } else if access.is_refused() {
+            effect.effect = EffectWord::Refuses;
+            "no policy can pass any more".clone_into(&mut effect.because);
+        } else if let Some(unknown) = unknown {
+            return vec![unknown];
+        }
     }
-    Some(effect)
+    std::iter::once(effect).chain(unknown).collect()
+}
+
+/// The effect by policies of which it is not known whether they pass.
+fn not_known(effect: &AnswerEffect, policies: &[&PolicyShown]) -> AnswerEffect {
+    let checks = policies.iter().flat_map(|policy| {
+        let open = policy.checks.iter();
+        let open = open.filter(|it| it.verdict != Some(AccessCheckReady::AccessCheckPassed));
+        open.map(|it| format!("policy {}, check {}: {}", policy.name, it.name, it.message))
+    });
+    let because: Vec<_> = checks.collect();
+    AnswerEffect {
+        effect: EffectWord::NotKnown,
+        policies: policies.iter().map(|it| it.name.clone()).collect(),
+        because: because.join("; "),
+        ..effect.clone()
+    }
+}
+
+fn opened_grant(
+    effect: &AnswerEffect,
+    access: &ForeseenAccess,
+    policy: &PolicyShown,
+) -> OpenedGrant {
+    let AnswerEffect {
+        permission, pod, ..
+    } = effect;
+    let of_pod = AccessResource::subresource_of_pod(*permission, &pod.namespace, &pod.name);
+    let forms = [permission.as_str(), of_pod.as_str()].map(|it| format!("{CONNECTORS}/{it}"));
+    let covers = |rule: &RuleShown| {
+        let verbs = rule.verbs.iter().map(String::as_str);
+        let resources = rule.resources.iter().map(String::as_str);
+        covers_mount(verbs, resources, &forms)
+    };
+    let grant = access.grants.get(&policy.name);
+    OpenedGrant {
+        policy: policy.name.clone(),
+        uid: grant.map(|it| it.uid.clone()).unwrap_or_default(),
+        generation: grant.and_then(|it| it.generation),
+        covers_mount: policy.rules.iter().any(covers),
+        rules: policy.rules.clone(),
+        until: grant.map(|it| it.until.clone()).unwrap_or_default(),
+    }
 }
 
 /// The effect on a granted request that rests on the object with this UID, when the object leaves its passing state.
@@ -95,6 +173,7 @@ pub(super) fn of_granted(request: &AccessRequest, uid: &str) -> Option<AnswerEff
     Some(AnswerEffect {
         effect,
         pod: NamespacedName::new(&object.namespace, &object.name),
+        pod_uid: object.uid.clone(),
         account: NamespacedName::new(spec.subject_namespace(), &spec.subject.name),
         connector: NamespacedName::new(namespace, &spec.connector_ref.name),
         permission: spec.permission,
@@ -102,8 +181,8 @@ pub(super) fn of_granted(request: &AccessRequest, uid: &str) -> Option<AnswerEff
         phase: Some(Phase::Granted),
         policies: names,
         because,
-        rules: Vec::new(),
-        until: Vec::new(),
+        is_by_module: false,
+        grants: Vec::new(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Which approval object a command line means.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::AccessPolicy;
 use connectors_api::access_policy::ObjectKind;
@@ -15,8 +16,8 @@ use crate::reads::{ClusterReads, Found, KindServed, Strict};
 use crate::terms::NamespacedName;
 use crate::unread::MissedRead;
 
-/// The limit of kinds that are looked up to compare a word with their plurals.
-const MOST_KINDS: usize = 16;
+/// The limit of kinds that are looked up.
+const MOST_KINDS: usize = 64;
 
 /// An approval object that is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +134,7 @@ fn meant(object: &CountedObject) -> MeantObject {
 
 fn told<'a>(objects: impl Iterator<Item = &'a CountedObject>) -> String {
     let mut named: Vec<_> = objects
-        .map(|it| format!("{}/{}", it.kind.kind.to_ascii_lowercase(), it.name.name))
+        .map(|it| format!("{}/{}", full(&it.kind).to_ascii_lowercase(), it.name.name))
         .collect();
     named.sort();
     named.dedup();
@@ -146,7 +147,7 @@ fn told<'a>(objects: impl Iterator<Item = &'a CountedObject>) -> String {
 
 /// True when the word names the kind: as kind, plural, or either with the group.
 pub(super) fn is_word_of(word: &str, kind: &ObjectKind, resource: Option<&str>) -> bool {
-    let group = kind.api_version.split_once('/').map_or("", |(it, _)| it);
+    let group = group(kind);
     let is = |it: &str| it.eq_ignore_ascii_case(word);
     let plural = resource.and_then(|it| it.split_once('.')).map(|(it, _)| it);
     is(&kind.kind)
@@ -177,6 +178,38 @@ pub(super) fn kinds_of(policies: &[Found<AccessPolicy>]) -> BTreeMap<ObjectKind,
     kinds
 }
 
+/// A policy, by its namespace and UID.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PolicyKey {
+    /// The namespace.
+    pub(super) namespace: String,
+    /// The UID.
+    pub(super) uid: String,
+}
+
+/// The policies with a check that counts objects of the kind, in any of its versions.
+pub(super) fn counting(policies: &[Found<AccessPolicy>], kind: &ObjectKind) -> BTreeSet<PolicyKey> {
+    let counts = |policy: &&AccessPolicy| {
+        let granted = policy.spec.check_granted_permission.as_ref();
+        let mut checks = granted.into_iter().flat_map(|it| &it.spec.checks);
+        checks.any(|check| {
+            let of = &check.selector.object_ref;
+            of.kind == kind.kind && group(of) == group(kind)
+        })
+    };
+    let policies = policies.iter().flatten().filter(counts);
+    policies
+        .map(|it| PolicyKey {
+            namespace: it.metadata.namespace.clone().unwrap_or_default(),
+            uid: it.metadata.uid.clone().unwrap_or_default(),
+        })
+        .collect()
+}
+
+fn group(kind: &ObjectKind) -> &str {
+    kind.api_version.split_once('/').map_or("", |(it, _)| it)
+}
+
 /// The policies that the user may read: those of all namespaces, or those of one.
 pub(super) async fn policies(
     reads: &ClusterReads,
@@ -198,41 +231,75 @@ pub(super) async fn policies(
     found
 }
 
-/// The kind that a word names, among those that checks count.
+/// The checks that count objects of a kind, in any of its versions.
+pub(super) fn counted(kinds: &BTreeMap<ObjectKind, KindCounted>, kind: &ObjectKind) -> KindCounted {
+    let mut all = KindCounted::default();
+    let of_kind = |it: &&ObjectKind| it.kind == kind.kind && group(it) == group(kind);
+    for counted in kinds.keys().filter(of_kind).filter_map(|it| kinds.get(it)) {
+        all.by_state.extend(counted.by_state.iter().cloned());
+        all.by_module.extend(counted.by_module.iter().cloned());
+    }
+    all
+}
+
+/// A kind with its group, as a command names it.
+fn full(kind: &ObjectKind) -> String {
+    let full = format!("{}.{}", kind.kind, group(kind));
+    full.trim_end_matches('.').to_owned()
+}
+
+/// The kind that a word names, among those that checks count and the cluster serves. Every author of a policy can name
+/// kinds that there are not, and versions of those that there are.
 pub(super) async fn kind_named(
     reads: &ClusterReads,
     word: &str,
     kinds: &BTreeMap<ObjectKind, KindCounted>,
     unread: &mut Vec<MissedRead>,
 ) -> Result<ObjectKind, AnswerProblem> {
-    let mut found: Vec<&ObjectKind> = kinds
+    let is_named = |it: &&ObjectKind| is_word_of(word, it, None);
+    let is_by_plural = !kinds.keys().any(|it| is_named(&it));
+    let mut asked: Vec<&ObjectKind> = kinds
         .keys()
-        .filter(|it| is_word_of(word, it, None))
+        .filter(|it| is_by_plural || is_named(it))
         .collect();
-    if found.is_empty() {
-        for kind in kinds.keys().take(MOST_KINDS) {
-            match reads.served(kind).await {
-                Ok(KindServed::Namespaced { resource, .. }) => {
-                    let resource = format!("{}.{}", resource.plural, resource.group);
-                    if is_word_of(word, kind, Some(&resource)) {
-                        found.push(kind);
-                    }
+    // A plural begins as its kind does.
+    let likeness = |it: &ObjectKind| {
+        let both = it.kind.chars().zip(word.chars());
+        both.take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count()
+    };
+    asked.sort_by_key(|it| Reverse(likeness(it)));
+    let left_out = asked.len().saturating_sub(MOST_KINDS);
+    let mut found: BTreeMap<String, &ObjectKind> = BTreeMap::new();
+    for kind in asked.into_iter().take(MOST_KINDS) {
+        match reads.served(kind).await {
+            Ok(KindServed::Namespaced { resource, .. }) => {
+                let resource = format!("{}.{}", resource.plural, resource.group);
+                if is_word_of(word, kind, Some(&resource)) {
+                    found.entry(full(kind)).or_insert(kind);
                 }
-                Ok(KindServed::Missing | KindServed::ClusterScoped) => {}
-                Err(missed) => unread.push(missed),
             }
+            Ok(KindServed::Missing | KindServed::ClusterScoped) => {}
+            Err(missed) => unread.push(missed),
         }
     }
-    match found.as_slice() {
-        [kind] => Ok((*kind).clone()),
-        [] => Err(AnswerProblem::No(format!(
-            "no check of a policy that you may read counts objects of kind `{word}`: an answer would open nothing"
-        ))),
-        [_, ..] => {
-            let group = |it: &&ObjectKind| format!("{}.{}", it.kind, it.api_version);
-            let named: Vec<_> = found.iter().map(group).collect();
+    let mut all = found.values();
+    match (all.next(), all.next()) {
+        (Some(kind), None) => Ok((*kind).clone()),
+        (None, _) => {
+            let more = if left_out > 0 {
+                format!("; {left_out} more kinds were not looked at: write KIND.GROUP/NAME")
+            } else {
+                String::new()
+            };
+            Err(AnswerProblem::No(format!(
+                "no check of a policy that you may read counts objects of a kind `{word}` that the cluster serves: an answer \
+                 would open nothing{more}"
+            )))
+        }
+        (Some(_), Some(_)) => {
+            let named: Vec<_> = found.keys().map(String::as_str).collect();
             Err(AnswerProblem::Usage(format!(
-                "`{word}` names several kinds: {}; write KIND.GROUP/NAME",
+                "`{word}` names several kinds: write one of {} before /NAME",
                 named.join(", ")
             )))
         }

@@ -3,32 +3,36 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use connectors_api::AccessRequest;
+use connectors_api::access_policy::ObjectKind;
 use connectors_api::access_request::Phase;
 use connectors_api::approval_kind::records_approvers;
-use connectors_api::labels::CONTEXT_OBJECT_NAMESPACE;
+use connectors_api::check_state::ObjectState;
 use connectors_api::pod_grant::RequestFacts as _;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::ApiResource;
 use serde_json::Value;
 
-use super::find::{self, KindCounted, MeantObject};
+use super::find::{self, KindCounted, MeantObject, PolicyKey};
 use super::{
     AnswerEffect, AnswerProblem, AnswerShown, AnswerWord, AnsweredObject, EffectWord, effects,
+    requests,
 };
 use crate::approval_write::{self, AnswerRefusal, ApprovalAnswer, ApprovalWrite, WishedAnswer};
 use crate::args::{AnswerArgs, AnswerTarget};
 use crate::explain::foresee::{self, Foreseen};
 use crate::explain::{ExplainError, NothingToExplain, WaitTarget};
 use crate::modules::Modules;
-use crate::reads::{ClusterReads, Found, KindServed, Strict};
+use crate::reads::{ClusterReads, KindServed};
 use crate::terms::NamespacedName;
 use crate::unread::MissedRead;
 
-/// The limit of waiting requests whose checks are judged.
-const MOST_JUDGED: usize = 16;
-/// The limit of requests of one namespace of pods that are listed.
-const MOST_LISTED: u32 = 512;
+/// The limit of requests whose checks are judged.
+const MOST_JUDGED: usize = 64;
+
+/// Why a script does not answer what a pod waits for: its labels select the approval.
+const NOT_NAMED: &str = "--yes writes an approval that you name, and a tenant changes which one a pod or a request waits for: \
+                         write KIND/NAME as the target, or add --only KIND/NAME";
 
 /// The cluster and the settings of the command.
 #[derive(Clone, Copy)]
@@ -55,6 +59,13 @@ pub(super) async fn prepare(
     answer: ApprovalAnswer,
     args: &AnswerArgs,
 ) -> Result<PreparedAnswer, AnswerProblem> {
+    refuse_unnamed(args)?;
+    // One look: a call that was answered is not made again.
+    let reads = place.reads.remembering();
+    let place = AnswerPlace {
+        reads: &reads,
+        ..place
+    };
     let mut unread = Vec::new();
     let waiting = match &args.target {
         AnswerTarget::Pod(name) => Some(WaitTarget::Pod(place.within(name))),
@@ -65,7 +76,7 @@ pub(super) async fn prepare(
     let mut namespaces = vec![place.namespace.to_owned()];
     let target = match &waiting {
         Some(waiting) => {
-            let foreseen = place.foresee(waiting, "", None, &mut unread).await?;
+            let foreseen = place.foresee(waiting, None, &mut unread).await?;
             let of_connectors = foreseen.accesses.iter();
             namespaces.extend(of_connectors.map(|it| it.now.connector.namespace.clone()));
             Some(foreseen)
@@ -95,32 +106,46 @@ pub(super) async fn prepare(
             return Err(AnswerProblem::No("there is nothing to answer".to_owned()));
         }
     };
-    let counted = kinds.get(&meant.kind).cloned().unwrap_or_default();
+    let counted = find::counted(&kinds, &meant.kind);
     let (object, resource, has_status) = place.object(&meant).await?;
-    let write = place
-        .write(answer, args, &meant, &object, &counted, has_status)
-        .await?;
     let mut shown = AnswerShown {
         answer,
         object: AnsweredObject {
             api_version: meant.kind.api_version.clone(),
             kind: meant.kind.kind.clone(),
             name: meant.name.clone(),
-            state: state(&object).to_owned(),
+            state: state(&object),
         },
-        writes: write.says.clone(),
+        writes: String::new(),
         effects: Vec::new(),
         left_out: 0,
-        policies: counted.by_state,
+        doubts: Vec::new(),
+        beside: on_run(&meant.kind, answer),
+        policies: counted.by_state.clone(),
         outcome: AnswerWord::NotAsked,
         because: String::new(),
         asked: false,
         state_after: None,
         requests: Vec::new(),
     };
-    place
-        .find_effects(&mut shown, &object, &write, waiting, &named, &mut unread)
+    let written = place
+        .write(answer, args, &meant, &object, &counted, has_status)
         .await?;
+    let write = match written {
+        Ok(write) => write,
+        Err(because) => return Err(already(shown, because, args)),
+    };
+    shown.writes.clone_from(&write.says);
+    let changed = ChangedObject {
+        before: &object,
+        after: &write.after,
+    };
+    let counting = find::counting(&policies, &meant.kind);
+    place
+        .find_effects(&mut shown, changed, waiting, &named, &counting, &mut unread)
+        .await?;
+    shown.doubts = doubts(&unread);
+    refuse_modules_object(&shown)?;
     Ok(PreparedAnswer {
         shown,
         resource,
@@ -129,10 +154,75 @@ pub(super) async fn prepare(
     })
 }
 
-/// The state of an object, as it is written.
-pub(super) fn state(object: &Value) -> &str {
-    let state = object.pointer("/status/state").and_then(Value::as_str);
-    state.unwrap_or_default()
+/// A script names the approval.
+fn refuse_unnamed(args: &AnswerArgs) -> Result<(), AnswerProblem> {
+    let is_named = args.only.is_some() || matches!(args.target, AnswerTarget::Object(_));
+    if args.yes && !is_named {
+        return Err(AnswerProblem::Usage(NOT_NAMED.to_owned()));
+    }
+    Ok(())
+}
+
+/// The answer that is there already. There is nothing to wait for.
+fn already(mut shown: AnswerShown, because: String, args: &AnswerArgs) -> AnswerProblem {
+    (shown.outcome, shown.because) = if args.wait.is_some() {
+        let because = format!("{because}, and no request to wait for");
+        (AnswerWord::NothingAwaited, because)
+    } else {
+        (AnswerWord::Already, because)
+    };
+    AnswerProblem::Already(Box::new(shown))
+}
+
+/// A state is not written if only Rego modules look at the object.
+fn refuse_modules_object(shown: &AnswerShown) -> Result<(), AnswerProblem> {
+    let mut effects = shown.effects.iter().peekable();
+    if effects.peek().is_some() && effects.all(|it| it.is_by_module) {
+        let object = format!("{} {}", shown.object.kind, shown.object.name);
+        let policies = shown.effects.iter().flat_map(|it| it.policies.clone());
+        let policies: Vec<_> = policies.collect();
+        let message = find::by_module(&object, &policies.join(", "));
+        return Err(AnswerProblem::No(message));
+    }
+    Ok(())
+}
+
+/// The failed reads on which effects depend. Reviews and RBAC say what accounts may do now.
+fn doubts(unread: &[MissedRead]) -> Vec<String> {
+    let matter = unread
+        .iter()
+        .filter(|it| !it.resource.ends_with(".authorization.k8s.io"));
+    let mut doubts: Vec<String> = matter.map(|it| it.message.clone()).collect();
+    doubts.sort();
+    doubts.dedup();
+    doubts
+}
+
+/// The object before and after the write.
+#[derive(Clone, Copy)]
+struct ChangedObject<'a> {
+    before: &'a Value,
+    after: &'a Value,
+}
+
+/// The state of an object, of the length that a status shows. Empty if there is none.
+pub(super) fn state(object: &Value) -> String {
+    match object.pointer("/status/state") {
+        None | Some(Value::Null) => String::new(),
+        Some(_) => match ObjectState::of(object) {
+            Ok(state) => state.into(),
+            Err(wrong) => wrong.to_string(),
+        },
+    }
+}
+
+/// The effect of an answer on the run that waits at the approval.
+fn on_run(kind: &ObjectKind, answer: ApprovalAnswer) -> Option<String> {
+    let told = match answer {
+        ApprovalAnswer::Approve => "its pipeline run goes on once enough approvers have approved",
+        ApprovalAnswer::Reject => "its pipeline run fails",
+    };
+    records_approvers(kind).then(|| told.to_owned())
 }
 
 fn uid(object: &Value) -> &str {
@@ -145,21 +235,24 @@ impl AnswerPlace<'_> {
         NamespacedName::new(self.namespace, name)
     }
 
-    /// The accesses of a pod or a request, with the object of this UID as it is after the write.
+    /// The accesses of a pod or a request, with the object as it is after the write.
     async fn foresee(
         &self,
         waiting: &WaitTarget,
-        uid: &str,
-        after: Option<&Value>,
+        changed: Option<ChangedObject<'_>>,
         unread: &mut Vec<MissedRead>,
     ) -> Result<Foreseen, AnswerProblem> {
-        let change = |object: &Value| after.filter(|_| foresee::has_uid(object, uid)).cloned();
+        let change = |object: &Value| {
+            let ChangedObject { before, after } = changed?;
+            foresee::has_uid(object, uid(before)).then(|| after.clone())
+        };
         let foreseen = foresee::foresee(
             self.reads,
             self.modules,
             waiting,
             self.system_namespace,
             self.now,
+            changed.map(|it| it.before),
             &change,
         );
         let (foreseen, missed) = foreseen.await.map_err(AnswerProblem::Explain)?;
@@ -199,6 +292,7 @@ impl AnswerPlace<'_> {
         }
     }
 
+    /// The write, or the sentence that says that the answer is there.
     async fn write(
         &self,
         answer: ApprovalAnswer,
@@ -207,7 +301,7 @@ impl AnswerPlace<'_> {
         object: &Value,
         counted: &KindCounted,
         has_status: bool,
-    ) -> Result<ApprovalWrite, AnswerProblem> {
+    ) -> Result<Result<ApprovalWrite, String>, AnswerProblem> {
         let MeantObject { kind, name } = meant;
         let wish = WishedAnswer {
             answer,
@@ -225,50 +319,57 @@ impl AnswerPlace<'_> {
             }
             approval_write::of_state(object, &kind.kind, has_status, wish)
         };
-        written.map_err(|refusal| {
-            let message = format!("{told}: {refusal}");
-            if matches!(refusal, AnswerRefusal::Already(_)) {
-                AnswerProblem::Already(message)
-            } else if refusal.is_usage() {
-                AnswerProblem::Usage(message)
-            } else {
-                AnswerProblem::No(message)
-            }
-        })
+        let refusal = match written {
+            Ok(write) => return Ok(Ok(write)),
+            Err(refusal) => refusal,
+        };
+        let message = format!("{told}: {refusal}");
+        if matches!(refusal, AnswerRefusal::Already(_)) {
+            Ok(Err(message))
+        } else if refusal.is_usage() {
+            Err(AnswerProblem::Usage(message))
+        } else {
+            Err(AnswerProblem::No(message))
+        }
     }
 
-    /// Looks at the target, and at the requests of the pods of the object's namespace.
+    /// Looks at the target, and at the requests of the pods of the object's namespace that these policies can change.
     async fn find_effects(
         &self,
         shown: &mut AnswerShown,
-        object: &Value,
-        write: &ApprovalWrite,
+        changed: ChangedObject<'_>,
         target: Option<WaitTarget>,
         namespaces: &[&str],
+        counting: &BTreeSet<PolicyKey>,
         unread: &mut Vec<MissedRead>,
     ) -> Result<(), AnswerProblem> {
-        let uid = uid(object);
+        let uid = uid(changed.before);
         let of_pods = &shown.object.name.namespace;
-        let (requests, is_cut) = self.requests(of_pods, namespaces, unread).await;
-        let mut waiting: Vec<&AccessRequest> = requests
+        let (all, is_cut) = requests::of_pods(self.reads, of_pods, namespaces, unread).await;
+        let answer = shown.answer;
+        let mut open: Vec<&AccessRequest> = all
             .iter()
-            .flatten()
-            .filter(|it| matches!(it.phase(), None | Some(Phase::Pending)))
+            .filter(|it| requests::is_open(it, answer) && requests::can_change(it, counting))
             .collect();
-        waiting.sort_by_key(|it| (it.metadata.creation_timestamp.clone(), it.name_any()));
-        let named = waiting.iter().map(|it| {
-            let namespace = it.metadata.namespace.clone().unwrap_or_default();
-            NamespacedName::new(namespace, it.name_any())
+        // Those that record the object come first: their number is not that of a tenant's pods.
+        open.sort_by_key(|it| {
+            (
+                !requests::records(it, uid),
+                it.phase() == Some(Phase::Granted),
+                it.metadata.creation_timestamp.clone(),
+                it.name_any(),
+            )
         });
         let mut queue: VecDeque<WaitTarget> = target.into_iter().collect();
-        queue.extend(named.map(WaitTarget::Request));
+        queue.extend(
+            open.iter()
+                .map(|it| WaitTarget::Request(requests::name_of(it))),
+        );
         let mut judged: BTreeSet<NamespacedName> = BTreeSet::new();
         let mut looks = 0;
         let mut effects: Vec<AnswerEffect> = Vec::new();
         while let Some(target) = queue.pop_front() {
-            if let WaitTarget::Request(name) = &target
-                && judged.contains(name)
-            {
+            if is_judged(&target, &judged) {
                 continue;
             }
             if looks >= MOST_JUDGED {
@@ -277,8 +378,7 @@ impl AnswerPlace<'_> {
                 break;
             }
             looks += 1;
-            let foreseen = self.foresee(&target, uid, Some(&write.after), unread).await;
-            let foreseen = match foreseen {
+            let foreseen = match self.foresee(&target, Some(changed), unread).await {
                 Ok(foreseen) => foreseen,
                 Err(AnswerProblem::Explain(ExplainError::Nothing(NothingToExplain::Unread(
                     missed,
@@ -290,20 +390,20 @@ impl AnswerPlace<'_> {
                 Err(AnswerProblem::Explain(_)) => continue,
                 Err(problem) => return Err(problem),
             };
-            let requests = foreseen.accesses.iter().filter_map(|it| {
+            let known = foreseen.accesses.iter().filter_map(|it| {
                 let request = it.now.request.as_ref()?;
                 let namespace = &it.now.connector.namespace;
                 Some(NamespacedName::new(namespace, &request.name))
             });
-            judged.extend(requests);
+            judged.extend(known);
+            if let WaitTarget::Request(name) = target {
+                judged.insert(name);
+            }
             effects.extend(effects::of_waiting(&foreseen, uid));
         }
         shown.left_out += usize::from(is_cut);
-        if shown.answer == ApprovalAnswer::Reject {
-            let granted = requests
-                .iter()
-                .flatten()
-                .filter(|it| it.phase() == Some(Phase::Granted));
+        if answer == ApprovalAnswer::Reject {
+            let granted = all.iter().filter(|it| it.phase() == Some(Phase::Granted));
             effects.extend(granted.filter_map(|it| effects::of_granted(it, uid)));
         }
         effects.sort_by(|a, b| {
@@ -311,41 +411,6 @@ impl AnswerPlace<'_> {
         });
         shown.effects = effects;
         Ok(())
-    }
-
-    /// The requests of the pods of a namespace: in all namespaces of connectors, or in those that are known.
-    async fn requests(
-        &self,
-        of_pods: &str,
-        namespaces: &[&str],
-        unread: &mut Vec<MissedRead>,
-    ) -> (Vec<Found<AccessRequest>>, bool) {
-        let labels = format!("{CONTEXT_OBJECT_NAMESPACE}={of_pods}");
-        let read = |namespace: &str| {
-            let namespace = namespace.to_owned();
-            let labels = labels.clone();
-            async move {
-                let reads = self.reads;
-                let found = reads.first::<AccessRequest, Strict>(&namespace, &labels, MOST_LISTED);
-                found.await
-            }
-        };
-        let missed = match read("").await {
-            Ok(found) => return found,
-            Err(missed) => missed,
-        };
-        unread.push(missed);
-        let (mut found, mut is_cut) = (Vec::new(), false);
-        for namespace in namespaces {
-            match read(namespace).await {
-                Ok((some, is_some_cut)) => {
-                    found.extend(some);
-                    is_cut |= is_some_cut;
-                }
-                Err(missed) => unread.push(missed),
-            }
-        }
-        (found, is_cut)
     }
 }
 
@@ -357,15 +422,25 @@ fn is_judged(waiting: &WaitTarget, judged: &BTreeSet<NamespacedName>) -> bool {
 }
 
 impl AnswerShown {
-    /// The requests whose phase the answer changes.
-    pub(super) fn awaited(&self) -> impl Iterator<Item = (&AnswerEffect, NamespacedName)> {
-        let moves = |it: &&AnswerEffect| match it.effect {
-            EffectWord::Opens | EffectWord::Refuses | EffectWord::TakesBack => true,
-            EffectWord::MayTakeBack | EffectWord::Waits | EffectWord::Keeps => false,
+    /// The requests whose phase the answer changes, each with its phase afterwards.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = (&AnswerEffect, Phase, NamespacedName)> {
+        let phase = |it: &AnswerEffect| match it.effect {
+            EffectWord::Opens => Some(Phase::Granted),
+            EffectWord::Refuses => Some(Phase::Rejected),
+            EffectWord::TakesBack => Some(Phase::Revoked),
+            EffectWord::Adds
+            | EffectWord::NotKnown
+            | EffectWord::MayTakeBack
+            | EffectWord::Waits
+            | EffectWord::Keeps => None,
         };
-        self.effects.iter().filter(moves).filter_map(|it| {
-            let name = it.request.clone()?;
-            Some((it, NamespacedName::new(&it.connector.namespace, name)))
+        self.effects.iter().filter_map(move |it| {
+            let (phase, name) = (phase(it)?, it.request.clone()?);
+            Some((
+                it,
+                phase,
+                NamespacedName::new(&it.connector.namespace, name),
+            ))
         })
     }
 }

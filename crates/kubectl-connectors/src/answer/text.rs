@@ -6,6 +6,7 @@ use connectors_api::access_request::Phase;
 use jiff::Timestamp;
 
 use super::{AnswerEffect, AnswerShown, AnswerWord, EffectWord};
+use crate::approval_write::ApprovalAnswer;
 use crate::explain::end_text;
 use crate::output::{Colours, Tone};
 
@@ -19,9 +20,16 @@ pub fn preview(shown: &AnswerShown, now: Timestamp, colours: Colours) -> String 
     let object = &shown.object;
     let state = match object.state.as_str() {
         "" => "has no state".to_owned(),
-        state => format!("is {state}"),
+        state => format!("is {}", word(state)),
     };
-    let title = format!("{} {} {}", shown.answer.verb(), object.kind, object.name);
+    let group = object.api_version.split_once('/').map_or("", |(it, _)| it);
+    let kind = format!("{}.{group}", object.kind);
+    let title = format!(
+        "{} {} {}",
+        shown.answer.verb(),
+        kind.trim_end_matches('.'),
+        object.name
+    );
     line(&mut text, colours, 0, Tone::Command, &title);
     line(
         &mut text,
@@ -39,17 +47,11 @@ pub fn preview(shown: &AnswerShown, now: Timestamp, colours: Colours) -> String 
             self::effect(&mut text, effect, now, colours);
         }
     }
-    if shown.effects.is_empty() {
-        let none = "no request that you may read waits for it: it opens and ends nothing now";
+    if shown.effects.is_empty() && shown.knows_effects() {
+        let none = "no request waits for it: it opens and ends nothing now";
         line(&mut text, colours, 1, Tone::Open, none);
     }
-    if shown.left_out > 0 {
-        let more = format!(
-            "{} or more requests of the namespace were not looked at",
-            shown.left_out
-        );
-        line(&mut text, colours, 1, Tone::Bad, &more);
-    }
+    doubts(&mut text, shown, colours);
     let counting: Vec<_> = shown
         .policies
         .iter()
@@ -69,12 +71,55 @@ pub fn preview(shown: &AnswerShown, now: Timestamp, colours: Colours) -> String 
             counting.join(", ")
         );
         line(&mut text, colours, 1, Tone::Dim, &told);
+        if shown.answer == ApprovalAnswer::Approve {
+            let later = "while it is approved, it counts for every later pod for which these checks find it";
+            line(&mut text, colours, 1, Tone::Dim, later);
+        }
+    }
+    if let Some(beside) = &shown.beside {
+        line(&mut text, colours, 1, Tone::Open, beside);
     }
     text
 }
 
-const SECTIONS: [(EffectWord, Tone, &str); 6] = [
+/// A state as tenants wrote it, distinct from the words of the plugin.
+fn word(state: &str) -> String {
+    match state {
+        "approved" | "passed" | "pending" | "rejected" => state.to_owned(),
+        other => format!("\"{other}\""),
+    }
+}
+
+/// The reasons why there may be more effects.
+fn doubts(text: &mut String, shown: &AnswerShown, colours: Colours) {
+    if shown.left_out > 0 {
+        let more = format!(
+            "it may open or end more: {} or more requests of the namespace were not looked at",
+            shown.left_out
+        );
+        line(text, colours, 1, Tone::Bad, &more);
+    }
+    if !shown.doubts.is_empty() {
+        let head = "it may open or end more: not everything could be read";
+        line(text, colours, 1, Tone::Bad, head);
+    }
+    for doubt in shown.doubts.iter().take(NAMED) {
+        line(text, colours, 2, Tone::Dim, doubt);
+    }
+    let rest = shown.doubts.len().saturating_sub(NAMED);
+    if rest > 0 {
+        line(text, colours, 2, Tone::Dim, &format!("and {rest} more"));
+    }
+}
+
+const SECTIONS: [(EffectWord, Tone, &str); 8] = [
     (EffectWord::Opens, Tone::Good, "opens"),
+    (EffectWord::Adds, Tone::Good, "adds to the access of"),
+    (
+        EffectWord::NotKnown,
+        Tone::Bad,
+        "may open or refuse, which is not known",
+    ),
     (EffectWord::Refuses, Tone::Bad, "refuses for good"),
     (EffectWord::TakesBack, Tone::Bad, "takes back"),
     (EffectWord::MayTakeBack, Tone::Bad, "may take back"),
@@ -96,18 +141,28 @@ fn effect(text: &mut String, effect: &AnswerEffect, now: Timestamp, colours: Col
         effect.policies.join(", ")
     );
     line(text, colours, 2, Tone::Plain, &title);
-    line(text, colours, 3, Tone::Dim, &effect.because);
-    for rule in &effect.rules {
-        let rule = format!(
-            "rule: {} on {}",
-            rule.verbs.join(","),
-            rule.resources.join(", ")
-        );
-        line(text, colours, 3, Tone::Plain, &rule);
+    if effect.grants.is_empty() {
+        line(text, colours, 3, Tone::Dim, &effect.because);
     }
-    for end in &effect.until {
-        let until = format!("until {}", end_text(end, now));
-        line(text, colours, 3, Tone::Plain, &until);
+    for grant in &effect.grants {
+        let because = format!("every check of policy {} passes", grant.policy);
+        line(text, colours, 3, Tone::Dim, &because);
+        if !grant.covers_mount {
+            let told = "its rules allow no mount of the pod, but what they say";
+            line(text, colours, 3, Tone::Open, told);
+        }
+        for rule in &grant.rules {
+            let rule = format!(
+                "rule: {} on {}",
+                rule.verbs.join(","),
+                rule.resources.join(", ")
+            );
+            line(text, colours, 3, Tone::Plain, &rule);
+        }
+        for end in &grant.until {
+            let until = format!("until {}", end_text(end, now));
+            line(text, colours, 3, Tone::Plain, &until);
+        }
     }
 }
 
@@ -127,15 +182,20 @@ fn result(shown: &AnswerShown, colours: Colours) -> String {
     let object = format!("{} {}", shown.object.kind, shown.object.name);
     let (tone, head) = match shown.outcome {
         AnswerWord::Written | AnswerWord::StillAwaited => (Tone::Good, "written"),
+        AnswerWord::OtherEnd => (Tone::Bad, "written, and of no use"),
+        AnswerWord::NothingAwaited => (Tone::Open, "nothing to wait for"),
+        AnswerWord::Already => (Tone::Good, "nothing to write"),
         AnswerWord::Declined => (Tone::Open, "not written"),
         AnswerWord::Refused => (Tone::Bad, "refused"),
-        AnswerWord::NotAsked | AnswerWord::Changed => (Tone::Bad, "not written"),
+        AnswerWord::NotAsked | AnswerWord::EffectsUnknown | AnswerWord::Changed => {
+            (Tone::Bad, "not written")
+        }
         AnswerWord::Unknown => (Tone::Bad, "not known whether it is written"),
     };
     let state = match shown.state_after.as_deref() {
         None => String::new(),
         Some("") => "; it has no state yet".to_owned(),
-        Some(state) => format!("; it is {state}"),
+        Some(state) => format!("; it is {}", word(state)),
     };
     line(
         &mut text,

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use connectors_api::names::is_dns_subdomain;
 
+use super::CommonFlags;
 use super::words::{ExplainTarget, explain_target, seconds};
+use crate::terms::shell;
 
 /// The longest message, in characters. The status of a request shows the first 256.
 const LONGEST_MESSAGE: usize = 1024;
@@ -29,11 +31,11 @@ pub struct AnswerArgs {
     #[arg(short, long, value_name = "TEXT", value_parser = message)]
     pub message: Option<String>,
 
-    /// Write it without a question
+    /// Write it without a question. It needs KIND/NAME or --only, and all effects have to be known
     #[arg(short, long)]
     pub yes: bool,
 
-    /// Wait until the requests have another phase: 60 seconds, or as many as are given
+    /// Wait until the requests are decided: 60 seconds, or as many as are given
     #[arg(
         long,
         value_name = "SECONDS",
@@ -43,6 +45,30 @@ pub struct AnswerArgs {
         default_missing_value = "60"
     )]
     pub wait: Option<Duration>,
+}
+
+impl CommonFlags {
+    /// The flags by which the same command asks the same cluster as the same user, each with a space before it.
+    #[must_use]
+    pub fn typed_again(&self) -> String {
+        let kubeconfig = self.kubeconfig.as_ref();
+        let kubeconfig = kubeconfig.map(|it| it.display().to_string());
+        let one = |flag: &str, value: Option<&String>| {
+            value.map_or_else(String::new, |it| format!(" --{flag} {}", shell(it)))
+        };
+        let groups = self.as_groups.iter().map(|it| one("as-group", Some(it)));
+        let groups: String = groups.collect();
+        [
+            one("kubeconfig", kubeconfig.as_ref()),
+            one("context", self.context.as_ref()),
+            one("cluster", self.cluster.as_ref()),
+            one("user", self.user.as_ref()),
+            one("as", self.as_user.as_ref()),
+            groups,
+            one("system-namespace", Some(&self.system_namespace)),
+        ]
+        .concat()
+    }
 }
 
 /// The target of an answer. Its namespace is that of the command line.

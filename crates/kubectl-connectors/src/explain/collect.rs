@@ -25,7 +25,7 @@ use super::seen::{
 use super::tell::to_judge;
 use crate::modules::Modules;
 use crate::rbac;
-use crate::reads::{ClusterReads, KindServed, ReadResult};
+use crate::reads::{ClusterReads, KindServed, ReadResult, SomeObjects};
 use crate::unread::{MissedRead, Presence};
 
 /// The most objects of one check that are read.
@@ -33,12 +33,28 @@ const MOST_CANDIDATES: usize = 512;
 /// The limit of rounds in which the judge names missing objects.
 const MOST_ROUNDS: usize = 20;
 
+/// The objects and policies that are looked at beside those that a wait needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CheckLook<'a> {
+    /// An object that was read before. A check whose objects cannot be listed may find it.
+    pub(super) known: Option<&'a Value>,
+    /// The policies that have not decided on a granted request are judged too.
+    pub(super) is_granted_too: bool,
+    /// Whether the output names who may write the state of awaited objects.
+    pub(super) writers: WriterSearch,
+}
+
 /// Judges the policies that apply and have not decided yet.
-pub(super) async fn judge_all(
+pub(super) async fn judge_all(reads: &ClusterReads, modules: &Modules, observed: &mut Observed) {
+    Box::pin(judge_these(reads, modules, observed, CheckLook::default())).await;
+}
+
+/// The same, with what else is looked at.
+pub(super) async fn judge_these(
     reads: &ClusterReads,
     modules: &Modules,
     observed: &mut Observed,
-    writers: WriterSearch,
+    look: CheckLook<'_>,
 ) {
     let Some(pod) = observed.pod.as_ref().and_then(|it| it.object.clone()) else {
         return;
@@ -56,10 +72,11 @@ pub(super) async fn judge_all(
         links: BTreeMap::new(),
         creators: None,
         rbac: None,
-        writers,
+        writers: look.writers,
+        known: look.known,
         unread: Vec::new(),
     };
-    for (access, policy) in to_judge(observed) {
+    for (access, policy) in to_judge(observed, look.is_granted_too) {
         let Some(read) = observed.accesses.get_mut(access) else {
             continue;
         };
@@ -104,6 +121,29 @@ fn resource_name(resource: &ApiResource) -> String {
     }
 }
 
+/// True when a check with this selection finds an object in this namespace.
+pub(super) fn is_found(object: &Value, wanted: &WantedObjects, namespace: &str) -> bool {
+    let Ok(selection) = &wanted.selection else {
+        return false;
+    };
+    let group = |api_version: &str| {
+        let parts = api_version.split_once('/');
+        parts.map_or_else(String::new, |(group, _)| group.to_owned())
+    };
+    let is = |pointer: &str, value: &str| text(object, pointer) == Some(value);
+    let labels = object.pointer("/metadata/labels");
+    let label = |key: &str| labels.and_then(|it| it.get(key)?.as_str());
+    group(text(object, "/apiVersion").unwrap_or_default()) == group(&wanted.kind.api_version)
+        && is("/kind", &wanted.kind.kind)
+        && is("/metadata/namespace", namespace)
+        && object.pointer("/metadata/deletionTimestamp").is_none()
+        && selection.labels.match_found(label)
+        && selection
+            .fields
+            .as_ref()
+            .is_none_or(|it| it.matches(object))
+}
+
 /// A link by kind and name.
 type LinkKey = (&'static str, &'static str, String);
 
@@ -123,13 +163,16 @@ struct Collector<'a> {
     /// The RBAC of the pod's namespace, once it was asked for.
     rbac: Option<rbac::RbacRead>,
     writers: WriterSearch,
+    /// An object that was read before.
+    known: Option<&'a Value>,
     unread: Vec<MissedRead>,
 }
 
 /// Whether the subjects are looked for that may write the state of awaited objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WriterSearch {
     /// They are.
+    #[default]
     Wanted,
     /// They do not matter, and neither does the right to read RBAC.
     LeftOut,
@@ -231,7 +274,14 @@ impl Collector<'_> {
         let listed = self
             .reads
             .objects(&resource, &self.namespace, &labels, MOST_CANDIDATES);
-        let listed = listed.await.map_err(CheckProblem::Unread)?;
+        let listed = match (listed.await, self.known) {
+            (Ok(listed), _) => listed,
+            (Err(missed), Some(known)) if is_found(known, wanted, &self.namespace) => SomeObjects {
+                objects: vec![known.clone()],
+                problem: Some(missed.message),
+            },
+            (Err(missed), _) => return Err(CheckProblem::Unread(missed)),
+        };
         let counts = |object: &Value| {
             let is_going = object.pointer("/metadata/deletionTimestamp").is_some();
             let has_fields = selection.fields.as_ref();

@@ -7,12 +7,14 @@ use connectors_api::access_policy::ObjectKind;
 use connectors_api::check_selector::CompiledPolicy;
 use connectors_api::policy_words::PolicyWord;
 use connectors_api::reason::AccessCheckReady;
+use connectors_api::wanted_objects::CheckTrouble;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::collect::{self, Asked, WriterSearch};
-use super::report::{AccessShown, EndShown, GatingWord, PodShown};
-use super::seen::{AccessRead, KindRead, Observed, PolicyRead, text};
+use super::checks::{NOT_RUN, UNREAD};
+use super::collect::{self, Asked, CheckLook, WriterSearch};
+use super::report::{AccessShown, CheckShown, EndShown, GatingWord, PodShown, PolicyShown};
+use super::seen::{AccessRead, CandidateRead, KindRead, Observed, PolicyRead, text};
 use super::{ExplainError, WaitTarget, ends, of_waiting, tell};
 use crate::modules::Modules;
 use crate::reads::ClusterReads;
@@ -44,10 +46,21 @@ pub struct ForeseenAccess {
     pub then: AccessShown,
     /// The objects that the checks of the policies that apply find.
     pub counted: Vec<CountedObject>,
-    /// The ends of a grant, by the name of the policy that would make it.
-    pub until: BTreeMap<String, Vec<EndShown>>,
+    /// The grants that policies would make, by the name of the policy.
+    pub grants: BTreeMap<String, FutureGrant>,
     /// False if it is known that there is no connector of this name.
     pub has_connector: bool,
+}
+
+/// A grant that a policy would make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FutureGrant {
+    /// The UID of the policy.
+    pub uid: String,
+    /// The generation of the policy.
+    pub generation: Option<i64>,
+    /// The ends of the grant.
+    pub until: Vec<EndShown>,
 }
 
 /// An object that a check of an access finds.
@@ -71,24 +84,44 @@ pub struct CountedObject {
     pub verdict: AccessCheckReady,
 }
 
-/// The accesses of a pod or a request, now and if the objects of its checks were changed.
+/// The accesses of a pod or a request, now and if the objects of its checks were changed. `known` is an object that was
+/// read before.
 pub async fn foresee(
     reads: &ClusterReads,
     modules: &Modules,
     waiting: &WaitTarget,
     system_namespace: &str,
     now: Timestamp,
+    known: Option<&Value>,
     change: &CandidateChange<'_>,
 ) -> Result<(Foreseen, Vec<MissedRead>), ExplainError> {
     let mut observed = of_waiting(reads, system_namespace, waiting).await?;
-    collect::judge_all(reads, modules, &mut observed, WriterSearch::LeftOut).await;
+    let look = CheckLook {
+        known,
+        is_granted_too: true,
+        writers: WriterSearch::LeftOut,
+    };
+    Box::pin(collect::judge_these(reads, modules, &mut observed, look)).await;
     let before = tell::explain(&observed, now);
-    let counted: Vec<_> = observed
+    let mut counted: Vec<_> = observed
         .accesses
         .iter()
         .map(|it| self::counted(it, &observed.kinds))
         .collect();
-    judge_again(modules, &mut observed, change).await;
+    judge_again(modules, &mut observed, known, change).await;
+    // An object may be selected by a field that changes.
+    for (found, access) in counted.iter_mut().zip(&observed.accesses) {
+        let is_new = |it: &CountedObject| {
+            let mut known = found.iter();
+            let is_it = |known: &CountedObject| {
+                (&known.uid, &known.policy, &known.check) == (&it.uid, &it.policy, &it.check)
+            };
+            !known.any(is_it)
+        };
+        let mut afterwards = self::counted(access, &observed.kinds);
+        afterwards.retain(is_new);
+        found.extend(afterwards);
+    }
     let after = tell::explain(&observed, now);
     let both = before.accesses.into_iter().zip(after.accesses);
     let looked_at = observed.accesses.iter().zip(counted);
@@ -101,8 +134,8 @@ pub async fn foresee(
                 now: now_shown,
                 then,
                 counted,
-                until: policies
-                    .map(|it| (it.name.clone(), ends::of_future_grant(it, now)))
+                grants: policies
+                    .map(|it| (it.name.clone(), future_grant(it, now)))
                     .collect(),
                 has_connector: read.labels != Presence::Absent,
             }
@@ -116,15 +149,43 @@ pub async fn foresee(
     Ok((foreseen, observed.unread))
 }
 
+fn future_grant(policy: &PolicyRead, now: Timestamp) -> FutureGrant {
+    let read = policy.policy.as_ref().ok();
+    FutureGrant {
+        uid: policy.uid.clone(),
+        generation: read.and_then(|it| it.metadata.generation),
+        until: ends::of_future_grant(policy, now),
+    }
+}
+
 /// The objects of the checks that were judged.
 fn counted(access: &AccessRead, kinds: &BTreeMap<ObjectKind, KindRead>) -> Vec<CountedObject> {
     let mut found = Vec::new();
     for policy in access.policies.iter().flatten() {
-        let Some((judged, judgement)) = policy
-            .judged
-            .as_ref()
-            .and_then(|it| Some((it, it.judgement.as_ref().ok()?)))
-        else {
+        let Some(judged) = &policy.judged else {
+            continue;
+        };
+        let Ok(judgement) = &judged.judgement else {
+            for check in &judged.checks {
+                let objects = check.found.iter().flatten();
+                found.extend(objects.map(|it| {
+                    CountedObject {
+                        kind: check.wanted.kind.clone(),
+                        resource: check.wanted.kind.kind.clone(),
+                        name: NamespacedName::new(
+                            text(&it.object, "/metadata/namespace").unwrap_or_default(),
+                            text(&it.object, "/metadata/name").unwrap_or_default(),
+                        ),
+                        uid: text(&it.object, "/metadata/uid")
+                            .unwrap_or_default()
+                            .to_owned(),
+                        policy: policy.name.clone(),
+                        check: check.wanted.check.clone(),
+                        has_module: check.has_module,
+                        verdict: AccessCheckReady::AccessCheckFailed,
+                    }
+                }));
+            }
             continue;
         };
         for (check, said) in judged.checks.iter().zip(&judgement.checks) {
@@ -146,12 +207,21 @@ fn counted(access: &AccessRead, kinds: &BTreeMap<ObjectKind, KindRead>) -> Vec<C
 }
 
 /// Judges with changed objects.
-async fn judge_again(modules: &Modules, observed: &mut Observed, change: &CandidateChange<'_>) {
+async fn judge_again(
+    modules: &Modules,
+    observed: &mut Observed,
+    known: Option<&Value>,
+    change: &CandidateChange<'_>,
+) {
+    let known = known.and_then(|it| Some((it, change(it)?)));
     let Some(pod) = observed.pod.as_ref().and_then(|it| it.object.clone()) else {
         return;
     };
     let shared = observed.settings.as_ref().map(|it| it.shared().clone());
     let shared = shared.unwrap_or_default();
+    let namespace = text(&pod, "/metadata/namespace")
+        .unwrap_or_default()
+        .to_owned();
     for access in &mut observed.accesses {
         let connector = access.connector.name.clone();
         for read in access.policies.iter_mut().flatten() {
@@ -161,11 +231,24 @@ async fn judge_again(modules: &Modules, observed: &mut Observed, change: &Candid
             };
             let mut is_changed = false;
             for check in &mut judged.checks {
-                let fields = check.wanted.selection.as_ref().ok();
+                let wanted = &check.wanted;
+                let fields = wanted.selection.as_ref().ok();
                 let fields = fields.and_then(|it| it.fields.as_ref());
                 let Ok(found) = &mut check.found else {
                     continue;
                 };
+                if let Some((before, after)) = &known
+                    && let Some(uid) = text(before, "/metadata/uid")
+                    && !found.iter().any(|it| has_uid(&it.object, uid))
+                    && collect::is_found(after, wanted, &namespace)
+                {
+                    found.push(CandidateRead {
+                        object: after.clone(),
+                        links: Vec::new(),
+                        writers: None,
+                    });
+                    is_changed = true;
+                }
                 for candidate in found.iter_mut() {
                     if let Some(changed) = change(&candidate.object) {
                         candidate.object = changed;
@@ -198,9 +281,9 @@ pub fn has_uid(object: &Value, uid: &str) -> bool {
 }
 
 impl ForeseenAccess {
-    /// The policy that passes afterwards and does not now.
+    /// The policies that pass afterwards and do not now.
     #[must_use]
-    pub fn opened_by(&self) -> Option<&str> {
+    pub fn opened_by(&self) -> Vec<&PolicyShown> {
         let passes = |of: &AccessShown, name: &str| {
             let mut policies = of.policies.iter();
             policies.any(|it| {
@@ -210,8 +293,24 @@ impl ForeseenAccess {
                     && it.verdict == Some(AccessCheckReady::AccessCheckPassed)
             })
         };
-        let mut policies = self.then.policies.iter().map(|it| it.name.as_str());
-        policies.find(|name| passes(&self.then, name) && !passes(&self.now, name))
+        let policies = self.then.policies.iter();
+        policies
+            .filter(|it| passes(&self.then, &it.name) && !passes(&self.now, &it.name))
+            .collect()
+    }
+
+    /// The policies that find the object with this UID, and of which it is not known whether they pass afterwards.
+    #[must_use]
+    pub fn doubtful(&self, uid: &str) -> Vec<&PolicyShown> {
+        let finds = |policy: &PolicyShown| {
+            let mut counted = self.counted.iter();
+            counted.any(|it| it.uid == uid && it.policy == policy.name)
+        };
+        let policies = self.then.policies.iter();
+        policies
+            .filter(|it| it.applies == PolicyWord::Yes && it.grant.is_none())
+            .filter(|it| finds(it) && is_doubtful(it))
+            .collect()
     }
 
     /// True when every policy that applies says no afterwards.
@@ -224,4 +323,16 @@ impl ForeseenAccess {
         open().next().is_some()
             && open().all(|it| it.verdict == Some(AccessCheckReady::AccessCheckRejected))
     }
+}
+
+/// True when a check of the policy is not known, and each other one passes.
+fn is_doubtful(policy: &PolicyShown) -> bool {
+    let is_unknown = |it: &CheckShown| {
+        it.verdict.is_none()
+            || [UNREAD, NOT_RUN, CheckTrouble::ObjectUnreadable.as_str()]
+                .contains(&it.reason.as_str())
+    };
+    let passes = |it: &CheckShown| it.verdict == Some(AccessCheckReady::AccessCheckPassed);
+    policy.checks.iter().any(is_unknown)
+        && policy.checks.iter().all(|it| passes(it) || is_unknown(it))
 }

@@ -154,7 +154,7 @@ impl OfflineWorld {
         let Some(pod) = observed.pod.as_ref().and_then(|it| it.object.clone()) else {
             return;
         };
-        for (access, policy) in tell::to_judge(observed) {
+        for (access, policy) in tell::to_judge(observed, false) {
             let Some(access) = observed.accesses.get_mut(access) else {
                 continue;
             };

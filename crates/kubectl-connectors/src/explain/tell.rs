@@ -40,12 +40,15 @@ pub(super) fn explain(observed: &Observed, now: Timestamp) -> Explanation {
 }
 
 /// The policies whose checks are worth reading, as positions of access and policy. They apply, and neither they nor
-/// the request have decided.
+/// the request have decided. The controller grants a granted request by further policies too.
 #[must_use]
-pub(super) fn to_judge(observed: &Observed) -> Vec<(usize, usize)> {
+pub(super) fn to_judge(observed: &Observed, is_granted_too: bool) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (place, access) in observed.accesses.iter().enumerate() {
-        let is_open = access.request.there().is_none_or(|it| is_open(it));
+        let is_open = access
+            .request
+            .there()
+            .is_none_or(|it| is_open(it, is_granted_too));
         let stands = access.standing.as_ref().is_some_and(|(yes, _)| *yes);
         if !is_open || stands {
             continue;
@@ -62,12 +65,11 @@ pub(super) fn to_judge(observed: &Observed) -> Vec<(usize, usize)> {
     found
 }
 
-fn is_open(request: &AccessRequest) -> bool {
+fn is_open(request: &AccessRequest, is_granted_too: bool) -> bool {
     match request.phase() {
         None | Some(Phase::Pending) => true,
-        Some(Phase::Granted | Phase::Rejected | Phase::Revoked | Phase::Invalid | Phase::Ended) => {
-            false
-        }
+        Some(Phase::Granted) => is_granted_too,
+        Some(Phase::Rejected | Phase::Revoked | Phase::Invalid | Phase::Ended) => false,
     }
 }
 

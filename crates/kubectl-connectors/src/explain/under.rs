@@ -1,15 +1,18 @@
 //! The access of a request under the policies that there are, and under others. The same judge answers both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use connectors_api::access_policy::CheckGrantedPermission;
 use connectors_api::policy_words::PolicyWord;
+use connectors_api::reason::AccessCheckReady;
 use connectors_api::{AccessPolicy, AccessRequest};
 use jiff::Timestamp;
+use serde_json::{Value, json};
 
-use super::collect::WriterSearch;
+use super::collect::{CheckLook, WriterSearch};
 use super::observe::AccessReviews;
-use super::report::{AccessShown, PodWord, RuleShown};
-use super::seen::{AccessRead, PodRead, PolicyRead};
+use super::report::{AccessShown, PodWord, PolicyShown, RuleShown};
+use super::seen::{AccessRead, Observed, PodRead, PolicyRead};
 use super::{collect, observe, tell};
 use crate::modules::Modules;
 use crate::reads::ClusterReads;
@@ -34,12 +37,14 @@ pub struct AccessUnder {
     pub shown: AccessShown,
     /// The rules of the standing permissions, by policy.
     pub standing: BTreeMap<String, Vec<RuleShown>>,
+    /// Checks, permissions and limits of the policies that apply and have not decided, by policy.
+    pub terms: BTreeMap<String, Value>,
 }
 
 /// Whether a request is judged as it is, or as a new one of the same pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestStage {
-    /// As it is: what a policy decided stays.
+    /// As it is: what a policy decided stays. A granted request is judged by the policies that have not decided.
     AsItIs,
     /// As a new request.
     Anew,
@@ -71,28 +76,86 @@ pub async fn under_policies(
             access.grant = None;
         }
     }
-    collect::judge_all(reads, modules, &mut observed, WriterSearch::LeftOut).await;
-    let before = tell::explain(&observed, now).accesses;
-    let standing_before: Vec<_> = observed.accesses.iter().map(standing).collect();
+    let look = CheckLook {
+        known: None,
+        is_granted_too: stage == RequestStage::AsItIs,
+        writers: WriterSearch::LeftOut,
+    };
+    Box::pin(collect::judge_these(reads, modules, &mut observed, look)).await;
+    let before = under(&observed, now);
     for access in &mut observed.accesses {
         replace(access, others);
     }
-    collect::judge_all(reads, modules, &mut observed, WriterSearch::LeftOut).await;
-    let after = tell::explain(&observed, now).accesses;
-    let both = before.into_iter().zip(standing_before);
-    let both = both.zip(after.into_iter().zip(&observed.accesses));
-    let mut found = both.map(|((before, standing_before), (after, read))| UnderPolicies {
+    Box::pin(collect::judge_these(reads, modules, &mut observed, look)).await;
+    let after = under(&observed, now);
+    let both = before.into_iter().zip(after).zip(&observed.accesses);
+    let mut found = both.map(|((before, after), read)| UnderPolicies {
         has_connector: read.labels != Presence::Absent,
-        before: AccessUnder {
-            shown: before,
-            standing: standing_before,
-        },
-        after: AccessUnder {
-            shown: after,
-            standing: standing(read),
-        },
+        before,
+        after,
     });
     (found.next(), observed.unread)
+}
+
+fn under(observed: &Observed, now: Timestamp) -> Vec<AccessUnder> {
+    let shown = tell::explain(observed, now).accesses.into_iter();
+    let both = shown.zip(&observed.accesses);
+    both.map(|(mut shown, read)| {
+        refuse_late(&mut shown, read, now);
+        AccessUnder {
+            standing: standing(read),
+            terms: terms(&shown, read),
+            shown,
+        }
+    })
+    .collect()
+}
+
+/// The part of a policy about permissions under checks.
+fn granted_part(policy: &PolicyRead) -> Option<&CheckGrantedPermission> {
+    let policy = policy.policy.as_ref().ok()?;
+    policy.spec.check_granted_permission.as_ref()
+}
+
+/// Policies whose time to wait is over refuse, whatever their checks say.
+fn refuse_late(shown: &mut AccessShown, read: &AccessRead, now: Timestamp) {
+    let request = read.request.there();
+    let Some(created) = request.and_then(|it| it.metadata.creation_timestamp.clone()) else {
+        return;
+    };
+    for policy in read.policies.iter().flatten() {
+        let limits = granted_part(policy).and_then(|it| it.spec.limits.as_ref());
+        let Some(timeout) = limits.and_then(|it| it.pending_timeout.as_ref()) else {
+            continue;
+        };
+        let end = created.0.checked_add(timeout.get());
+        if end.is_ok_and(|end| now < end) {
+            continue;
+        }
+        let open = shown.policies.iter_mut().filter(|it| {
+            it.name == policy.name && it.applies == PolicyWord::Yes && it.grant.is_none()
+        });
+        for late in open {
+            late.verdict = Some(AccessCheckReady::AccessCheckRejected);
+            late.rules.clear();
+            shown.because = format!(
+                "policy {} waits no longer than its pendingTimeout, which is over",
+                policy.name
+            );
+        }
+    }
+}
+
+fn terms(shown: &AccessShown, read: &AccessRead) -> BTreeMap<String, Value> {
+    let applies = |name: &str| {
+        let mut all = shown.policies.iter();
+        all.any(|it| it.name == name && it.applies == PolicyWord::Yes && it.grant.is_none())
+    };
+    let policies = read.policies.iter().flatten();
+    policies
+        .filter(|it| applies(&it.name))
+        .filter_map(|it| Some((it.name.clone(), json!(granted_part(it)?.spec))))
+        .collect()
 }
 
 /// The rules of the standing permissions, by policy.
@@ -139,6 +202,43 @@ impl UnderPolicies {
     #[must_use]
     pub fn connector(&self) -> &NamespacedName {
         &self.before.shown.connector
+    }
+
+    /// The differences of the policies that apply and have not decided, each as a sentence.
+    #[must_use]
+    pub fn differences(&self) -> Vec<String> {
+        let (before, after) = (&self.before.terms, &self.after.terms);
+        let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let told = names.into_iter().filter_map(|name| {
+            let (was, is) = match (before.get(name), after.get(name)) {
+                (Some(was), Some(is)) => (was, is),
+                (None, _) => return Some(format!("policy {name} applies too")),
+                (_, None) => return Some(format!("policy {name} does not apply any more")),
+            };
+            let fields = ["checks", "permissions", "limits"];
+            let fields = fields.into_iter().filter(|it| was.get(it) != is.get(it));
+            let fields: Vec<_> = fields.collect();
+            match fields.as_slice() {
+                [] if was == is => None,
+                [] => Some(format!("policy {name} has another text")),
+                [_, ..] => Some(format!("policy {name} has other {}", fields.join(" and "))),
+            }
+        });
+        told.collect()
+    }
+
+    /// The policies that pass with those of the files, and do not without them.
+    #[must_use]
+    pub fn newly_passing(&self) -> Vec<&PolicyShown> {
+        let passes = |it: &&PolicyShown| {
+            it.applies == PolicyWord::Yes
+                && it.grant.is_none()
+                && it.verdict == Some(AccessCheckReady::AccessCheckPassed)
+        };
+        let before = &self.before.shown.policies;
+        let did = |name: &str| before.iter().any(|it| it.name == name && passes(&it));
+        let after = self.after.shown.policies.iter();
+        after.filter(passes).filter(|it| !did(&it.name)).collect()
     }
 }
 

@@ -14,7 +14,7 @@ use super::{Outcome, RunPlace, exit, for_programs, not_explained, table};
 use crate::answer::{self, AnswerClients, AnswerProblem, AnswerShown, AnswerWord};
 use crate::approval_write::ApprovalAnswer;
 use crate::args::{
-    AnswerArgs, CanIArgs, GrantsArgs, RequestsArgs, SimulateArgs, TopArgs, WhoCanArgs,
+    AnswerArgs, CanIArgs, CommonFlags, GrantsArgs, RequestsArgs, SimulateArgs, TopArgs, WhoCanArgs,
 };
 use crate::can_i::{self, Asking, CanIQuestion};
 use crate::exit::ExitWord;
@@ -228,9 +228,16 @@ impl Question<'_> {
         }
     }
 
-    pub(super) async fn answer(&self, answer: ApprovalAnswer, args: &AnswerArgs) -> Outcome {
+    pub(super) async fn answer(
+        &self,
+        answer: ApprovalAnswer,
+        args: &AnswerArgs,
+        common: &CommonFlags,
+    ) -> Outcome {
         let colours = self.place.colours;
+        let flags = common.typed_again();
         let clients = AnswerClients {
+            flags: &flags,
             reads: &self.reads,
             writer: &self.writer,
             modules: &self.place.modules,
@@ -252,10 +259,13 @@ impl Question<'_> {
         match Box::pin(answered).await {
             Ok((shown, unread)) => {
                 let problem = match shown.outcome {
-                    AnswerWord::Written => None,
+                    AnswerWord::Written | AnswerWord::Already => None,
                     AnswerWord::StillAwaited
+                    | AnswerWord::OtherEnd
+                    | AnswerWord::NothingAwaited
                     | AnswerWord::Declined
                     | AnswerWord::NotAsked
+                    | AnswerWord::EffectsUnknown
                     | AnswerWord::Refused
                     | AnswerWord::Changed
                     | AnswerWord::Unknown => Some(shown.because.clone()),
@@ -271,8 +281,22 @@ impl Question<'_> {
             Err(AnswerProblem::Missed(missed)) => Outcome::unread(&missed),
             Err(AnswerProblem::Usage(why)) => Outcome::error(ExitWord::Usage, &why),
             Err(AnswerProblem::No(why)) => Outcome::error(ExitWord::No, &why),
-            Err(AnswerProblem::Already(why)) => Outcome::said(output::shown(&why) + "\n"),
+            Err(AnswerProblem::Already(shown)) => self.already(*shown),
         }
+    }
+
+    /// An answer that is there already.
+    fn already(&self, shown: AnswerShown) -> Outcome {
+        let because = output::shown(&shown.because) + "\n";
+        let mut outcome = self.printed(&Report::new(ReportBody::Answer(shown), Vec::new()));
+        match (self.format, outcome.exit) {
+            (Format::Table, ExitWord::Yes) => outcome.output = because,
+            (Format::Json | Format::Yaml, ExitWord::Yes) => {}
+            (_, _) => {
+                let _ = write!(outcome.errors, "error: {because}");
+            }
+        }
+        outcome
     }
 
     fn text(&self, report: &Report) -> Result<String, String> {

@@ -31,9 +31,20 @@ pub(super) fn of(
         }
     };
     let (rules_before, rules_after) = (rules(before, &under.before), rules(after, &under.after));
-    if before == after && rules_before == rules_after {
+    // A standing permission leaves nothing to other policies.
+    let differences = match (before, after) {
+        (ForecastWord::Standing, ForecastWord::Standing) => Vec::new(),
+        (_, _) => under.differences(),
+    };
+    let has_same_result = before == after && rules_before == rules_after;
+    if has_same_result && differences.is_empty() {
         return (None, is_unknown);
     }
+    let because = if has_same_result {
+        differences.join("; ")
+    } else {
+        because
+    };
     let spec = &request.spec;
     let object = &spec.context.object_ref;
     let phase = request.phase();
@@ -54,6 +65,39 @@ pub(super) fn of(
         because,
         rules_before,
         rules_after,
+    };
+    (Some(forecast), is_unknown)
+}
+
+/// The forecast of a granted request, which keeps its grant; none if no further policy adds to it. The second value is true
+/// if it is not known.
+pub(super) fn of_granted(
+    request: &AccessRequest,
+    under: &UnderPolicies,
+) -> (Option<RequestForecast>, bool) {
+    let is_unknown = under.has_connector && under.after.is_doubtful();
+    let more = under.newly_passing();
+    if more.is_empty() || !under.has_connector {
+        return (None, is_unknown);
+    }
+    let names: Vec<_> = more.iter().map(|it| it.name.as_str()).collect();
+    let spec = &request.spec;
+    let object = &spec.context.object_ref;
+    let forecast = RequestForecast {
+        request: request.name_any(),
+        pod: NamespacedName::new(&object.namespace, &object.name),
+        account: NamespacedName::new(spec.subject_namespace(), &spec.subject.name),
+        connector: under.connector().clone(),
+        permission: spec.permission,
+        phase: request.phase(),
+        before: ForecastWord::Granted,
+        after: ForecastWord::Granted,
+        because: format!(
+            "it keeps its grant, and at once gets more by policy {}",
+            names.join(", ")
+        ),
+        rules_before: Vec::new(),
+        rules_after: more.iter().flat_map(|it| it.rules.clone()).collect(),
     };
     (Some(forecast), is_unknown)
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use connectors_api::access_policy::SubjectSpec;
+use connectors_api::access_policy::{ObjectKind, SubjectSpec};
 use connectors_api::access_request::Phase;
 use connectors_api::connector::Selectable;
 use connectors_api::pod_grant::RequestFacts as _;
@@ -12,15 +12,16 @@ use connectors_api::{AccessPolicy, AccessRequest, NamespaceKeys, parse};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::ResourceExt as _;
+use serde_json::Value;
 use service_kit::watches::Labelled;
 
 use super::{SimulatedPolicy, SimulatedWord, Simulation, forecast, standing};
 use crate::explain;
-use crate::explain::under::{RequestStage, under_policies};
+use crate::explain::under::{RequestStage, UnderPolicies, under_policies};
 use crate::files::ObjectFile;
 use crate::lint::{self, LintReport};
 use crate::modules::Modules;
-use crate::reads::{ClusterReads, Strict};
+use crate::reads::{ClusterReads, KindServed, Strict};
 use crate::terms::NamespacedName;
 use crate::unread::{MissedRead, known};
 
@@ -28,6 +29,11 @@ use crate::unread::{MissedRead, known};
 const MOST_REQUESTS: usize = 100;
 /// The limit of requests of a namespace that are listed.
 const MOST_LISTED: u32 = 512;
+
+/// The Deployment whose arguments limit the selected subjects.
+const POLICY_CONTROLLER: &str = "policy-controller";
+/// The argument.
+const MOST_SELECTED: &str = "--max-selected-subjects=";
 
 type Labels = BTreeMap<String, String>;
 
@@ -189,28 +195,45 @@ impl Simulator<'_> {
         self.simulation.left_out += requests.len().saturating_sub(left) + usize::from(is_cut);
         for request in requests.into_iter().take(left) {
             self.simulation.looked_at += 1;
-            let stage = if request.phase() == Some(Phase::Granted) {
-                RequestStage::Anew
-            } else {
-                RequestStage::AsItIs
-            };
-            let under = under_policies(
-                self.reads,
-                self.modules,
-                request.clone(),
-                stage,
-                self.scope.system_namespace,
-                others,
-                self.now,
-            );
-            let (under, unread) = Box::pin(under).await;
-            self.unread.extend(unread);
-            if let Some(under) = under {
+            let is_granted = request.phase() == Some(Phase::Granted);
+            if let Some(under) = self.under(&request, RequestStage::AsItIs, others).await {
+                let (forecast, is_unknown) = if is_granted {
+                    forecast::of_granted(&request, &under)
+                } else {
+                    forecast::of(&request, &under)
+                };
+                self.is_doubtful |= is_unknown;
+                self.simulation.requests.extend(forecast);
+            }
+            if !is_granted {
+                continue;
+            }
+            if let Some(under) = self.under(&request, RequestStage::Anew, others).await {
                 let (forecast, is_unknown) = forecast::of(&request, &under);
                 self.is_doubtful |= is_unknown;
                 self.simulation.requests.extend(forecast);
             }
         }
+    }
+
+    async fn under(
+        &mut self,
+        request: &AccessRequest,
+        stage: RequestStage,
+        others: &[AccessPolicy],
+    ) -> Option<UnderPolicies> {
+        let under = under_policies(
+            self.reads,
+            self.modules,
+            request.clone(),
+            stage,
+            self.scope.system_namespace,
+            others,
+            self.now,
+        );
+        let (under, unread) = Box::pin(under).await;
+        self.unread.extend(unread);
+        under
     }
 
     async fn standing(
@@ -246,17 +269,55 @@ impl Simulator<'_> {
             return;
         }
         let no_keys = NamespaceKeys::default();
+        let selects = subjects().any(|it| it.name_selector.is_some());
+        let most = if selects {
+            self.most_selected().await
+        } else {
+            Some(MostSelected::default())
+        };
         let around = Surroundings {
-            most_selected: MostSelected::default(),
+            most_selected: most.unwrap_or_default(),
             namespace_keys: settings.as_ref().map_or(&no_keys, |it| it.namespace_keys()),
             connectors: &connectors,
             namespaces: &namespaces,
             accounts: &accounts,
         };
         let changes = standing::changes(namespace, before, &after, around);
+        // A limit that is not known matters if some limit changes the answer.
+        let with_least = Surroundings {
+            most_selected: MostSelected(0),
+            ..around
+        };
+        self.is_doubtful |=
+            most.is_none() && changes != standing::changes(namespace, before, &after, with_least);
         self.simulation.standing.extend(changes);
         let problems = standing::problems(namespace, others, around);
         self.simulation.problems.extend(problems);
+    }
+
+    /// The installation's limit of selected subjects; none if its Deployment does not say.
+    async fn most_selected(&mut self) -> Option<MostSelected> {
+        let kind = ObjectKind {
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+        };
+        let served = known(self.reads.served(&kind).await, &mut self.unread)?;
+        let KindServed::Namespaced { resource, .. } = served else {
+            return None;
+        };
+        let system = self.scope.system_namespace;
+        let found = self.reads.object(&resource, system, POLICY_CONTROLLER);
+        let found = known(found.await, &mut self.unread)??.ok()?;
+        let containers = found
+            .pointer("/spec/template/spec/containers")?
+            .as_array()?;
+        let mut args = containers
+            .iter()
+            .filter_map(|it| it.get("args")?.as_array())
+            .flatten()
+            .filter_map(Value::as_str);
+        let most = args.find_map(|it| it.strip_prefix(MOST_SELECTED))?;
+        most.parse().ok().map(MostSelected)
     }
 
     async fn connectors(&mut self, namespace: &str) -> BTreeMap<String, Labels> {

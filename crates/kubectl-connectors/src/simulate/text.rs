@@ -80,7 +80,9 @@ fn request(text: &mut String, forecast: &RequestForecast, colours: Colours) {
     };
     let title = format!("pod {pod} ({account})  connector {connector} ({permission})  {head}");
     line(text, colours, 0, Tone::Plain, &title);
-    let change = if before == after {
+    let change = if before == after && forecast.rules_before == forecast.rules_after {
+        format!("{told}, under other terms")
+    } else if before == after {
         format!("{told}, by other rules")
     } else {
         format!("{was} → {told}")

@@ -380,3 +380,91 @@ async fn a_simulation_looks_at_a_bounded_number_of_requests_with_a_few_calls_eac
     let made = calls(&cluster) - before;
     assert!(made <= 4 * 100 + 20, "{made} calls");
 }
+
+/// A gate in CI would otherwise pass them.
+#[tokio::test]
+async fn an_edit_that_a_waiting_request_does_not_feel_yet_is_a_change_too() {
+    type Edit = fn(&mut Value);
+    let edits: [(&str, Edit); 4] = [
+        ("limits", |it| {
+            granted(it)["spec"]["limits"] = json!({"maxDuration": "400h"});
+        }),
+        ("checks", |it| {
+            granted(it)["spec"]["checks"][0]["latch"] = "Once".into();
+        }),
+        ("permissions", |it| {
+            granted(it)["spec"]["permissions"]["roleTemplate"]["rules"][0]["verbs"] =
+                json!(["*", "get"]);
+        }),
+        ("applies too", |it| it["metadata"]["name"] = "also".into()),
+    ];
+    for (what, edit) in edits {
+        let cluster = Cluster::waiting();
+        let (simulation, code) = cluster.simulation(&[written(edit)]).await;
+        let found = only_request(&simulation);
+        assert_eq!((words(found), code), (("Waits", "Waits"), 1), "{what}");
+        let because = found["because"].as_str().unwrap();
+        assert!(because.contains(what), "{what}: {because}");
+    }
+}
+
+/// The request-controller refuses older requests for good, also where their checks pass.
+#[tokio::test]
+async fn a_shorter_time_to_wait_refuses_older_requests() {
+    let cluster = Cluster::waiting();
+    let shorter = |time: &'static str| {
+        written(move |it| granted(it)["spec"]["limits"] = json!({"pendingTimeout": time}))
+    };
+    let (simulation, _) = cluster.simulation(&[shorter("10m")]).await;
+    assert_eq!(words(only_request(&simulation)), ("Waits", "Refused"));
+    let (simulation, _) = cluster.simulation(&[shorter("1h")]).await;
+    assert_eq!(words(only_request(&simulation)), ("Waits", "Waits"));
+    cluster.put(change("chg-42", Some("approved")));
+    let (simulation, _) = cluster.simulation(&[shorter("10m")]).await;
+    assert_eq!(words(only_request(&simulation)), ("Granted", "Refused"));
+}
+
+#[tokio::test]
+async fn a_granted_request_gets_more_by_a_new_policy() {
+    let cluster = Cluster::waiting();
+    let request = cluster.first_request();
+    cluster.put(change("chg-42", Some("approved")));
+    cluster.grant("build-1", &request);
+    // The same rules as those of the grant, and so merged rules would be the same.
+    let also = written(|it| it["metadata"]["name"] = "also".into());
+    let (simulation, code) = cluster.simulation(&[also]).await;
+    assert_eq!(code, 1, "{simulation:#}");
+    let told = "it keeps its grant, and at once gets more by policy also";
+    assert!(simulation.to_string().contains(told), "{simulation:#}");
+}
+
+/// `policyController.maxSelectedSubjects` is a value of the installation.
+#[tokio::test]
+async fn a_selection_is_limited_as_the_installation_limits_it() {
+    let cluster = Cluster::new();
+    for name in ["a", "b"] {
+        cluster.put(json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": "payments", "labels": {"role": "builder"}},
+        }));
+    }
+    let mut by_label = standing("builders");
+    by_label["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] = json!([{
+        "kind": "ServiceAccount", "nameSelector": {"matchLabels": {"role": "builder"}},
+    }]);
+    let (simulation, code) = cluster.simulation(std::slice::from_ref(&by_label)).await;
+    assert_eq!((&simulation["complete"], code), (&json!(false), 3));
+    cluster.put(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "policy-controller", "namespace": "connectors-system"},
+        "spec": {"template": {"spec": {"containers": [{"name": "c", "args": ["--max-selected-subjects=1"]}]}}},
+    }));
+    let (simulation, code) = cluster.simulation(std::slice::from_ref(&by_label)).await;
+    assert_eq!(
+        (&simulation["standing"], code),
+        (&json!([]), 1),
+        "{simulation:#}"
+    );
+    let problem = simulation["problems"][0].as_str().unwrap();
+    assert!(problem.contains("at most 1 may be selected"), "{problem}");
+}
