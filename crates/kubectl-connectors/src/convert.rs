@@ -54,7 +54,7 @@ pub struct Conversion {
     pub refusals: Vec<ConvertRefusal>,
 }
 
-/// What the command line says about the files.
+/// The arguments about the files.
 #[derive(Clone, Copy, Debug)]
 pub struct ConvertPlace<'a> {
     /// The namespace of objects that name none.

@@ -271,7 +271,7 @@ fn state(
     }
 }
 
-/// What is not known about the input of a module. None if it reads nothing.
+/// The unknown about the input of a module. None if it reads nothing.
 const fn of_one_version(input: ModuleInput) -> Option<&'static str> {
     match input {
         ModuleInput::Nothing => None,

@@ -1,8 +1,8 @@
-//! What the command line says about where the policies come from. No file tells it.
+//! The origin of the policies, as the command line tells it. No file tells it.
 
 use clap::ValueEnum;
 
-/// What is known about the policies and their templates.
+/// The facts about the policies and their templates.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShippedFacts {
     /// The version of the other product, if it is known.

@@ -20,7 +20,7 @@ const FILLED_IN: [&str; 8] = [
 /// The object as it was applied before, which `kubectl apply` compares with.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What an object of another cluster refers to there.
+/// The references of an object that hold in its own cluster alone.
 const OF_THE_CLUSTER: [&str; 2] = ["ownerReferences", "finalizers"];
 /// The parts of a policy beside its spec and status.
 const OF_A_POLICY: [&str; 3] = ["apiVersion", "kind", "metadata"];

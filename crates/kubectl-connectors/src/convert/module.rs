@@ -47,7 +47,7 @@ pub(super) enum ModuleInput {
 pub(super) struct AdaptedModule {
     pub(super) rego: String,
     pub(super) input: ModuleInput,
-    /// What it reads of the check object.
+    /// The parts of the check object that it reads.
     pub(super) reads: ModuleReads,
 }
 

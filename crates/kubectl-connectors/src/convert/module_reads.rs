@@ -1,4 +1,4 @@
-//! What a Rego module reads of its input, by the words of its text.
+//! The parts of its input that a Rego module reads, by the words of its text.
 //!
 //! Comments and texts are passed over; nothing else of Rego is understood. So each use of `input` must have a field right
 //! behind it. Any other use could read everything, and is a problem.
