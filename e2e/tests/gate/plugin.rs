@@ -133,8 +133,11 @@ fn a_board_approves_and_rejects_with_the_plugin_and_a_stranger_does_not() {
     assert_ne!(stranger.code, 0, "{}{}", stranger.text, stranger.errors);
     assert_eq!(state(), "pending");
 
+    let unnamed = as_board("approve pod/job --yes");
+    unnamed.expect(2, &["--only"]);
+    assert_eq!(state(), "pending");
     // The first look of the controller may be a moment away.
-    let approved = as_board("approve pod/job --yes --wait=30");
+    let approved = as_board("approve pod/job --only signoff/yes --yes --wait=30");
     approved.expect(0, &["written: SignOff", "it is approved", "Granted"]);
     gate.wait_for_output("job");
     let rejected = as_board("reject signoff/yes --yes --wait=30");

@@ -130,7 +130,8 @@ fn pods_that_wait_with_the_gate_go_to_their_mounts_when_it_is_released_or_approv
 /// The command of the documents for a cluster without the product: its accounts and policies play no part in it.
 #[test]
 fn the_documented_command_removes_the_gate_by_hand_and_no_other() {
-    let gate = Gate::alone("scheduling-by-hand");
+    // Its only mount is held until the end, so there is no answer for the recorder to judge.
+    let gate = Gate::alone_without_mounts("scheduling-by-hand");
     let installation = Installation::of(&gate);
     let _gated = installation.scheduling_gate();
     let away = installation.away("request-controller");
