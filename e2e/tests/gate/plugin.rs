@@ -96,7 +96,7 @@ fn a_user_without_rights_is_told_what_may_not_be_read() {
     }
 }
 
-/// A user who may read what `approve` shows, and write the state of sign-offs.
+/// A user who may read the objects of the namespace, and write the state of sign-offs.
 fn board(gate: &Gate) -> String {
     let user = format!("board-{}", gate.namespace());
     let rule = |group, resource, verbs| RightRule {
@@ -116,7 +116,7 @@ fn board(gate: &Gate) -> String {
 }
 
 #[test]
-fn a_board_approves_and_rejects_with_the_plugin_and_a_stranger_does_not() {
+fn an_administrator_answers_with_the_plugin_and_users_without_the_rights_write_nothing() {
     let gate = Gate::new("plugin-answers");
     gate.create_policy("release", Approval::SignOff);
     gate.start_pod("job");
@@ -135,12 +135,17 @@ fn a_board_approves_and_rejects_with_the_plugin_and_a_stranger_does_not() {
 
     let unnamed = as_board("approve pod/job --yes");
     unnamed.expect(2, &["--only"]);
+    // Policies of other namespaces may count the object too, and the board may not read them.
+    let unseen = as_board("approve signoff/yes --yes");
+    let all = "you may not list accessrequests.connectors.alauda.io";
+    unseen.expect(3, &["it may open or end more", all, "nothing was written"]);
     assert_eq!(state(), "pending");
     // The first look of the controller may be a moment away.
-    let approved = as_board("approve pod/job --only signoff/yes --yes --wait=30");
+    let approve = "approve pod/job --only signoff/yes --yes --wait=30";
+    let approved = Session::of(&gate, approve);
     approved.expect(0, &["written: SignOff", "it is approved", "Granted"]);
     gate.wait_for_output("job");
-    let rejected = as_board("reject signoff/yes --yes --wait=30");
+    let rejected = Session::of(&gate, "reject signoff/yes --yes --wait=30");
     rejected.expect(0, &["takes back", "it is rejected", "Revoked"]);
     assert_eq!(state(), "rejected");
     gate.approval_ended("job", "release");
