@@ -13,7 +13,7 @@ const DIGEST: &str = "sha256:f20c43161d73848408ef247f0ec7111b19fe58ffebc0cbcaa0d
 
 const CURL: &str = "/usr/bin/curl --silent --show-error --fail";
 /// Prints the status of the answer, and nothing of its content.
-const STATUS: &str = "/usr/bin/curl --silent --show-error --output /work/ignored \
+const STATUS: &str = "/usr/bin/curl --silent --show-error --output /scratch/ignored \
     --write-out %{http_connect}-%{http_code}";
 const MAVEN: &str = "/tool-client maven /connector/settings.xml /com/example/app/1.0/app-1.0.pom";
 const POM: &str = "<project><artifactId>app</artifactId></project>\n";
@@ -41,10 +41,10 @@ fn clients_open_their_tools_with_the_files_of_the_sample_classes_and_are_refused
     let heads = job(&list).unwrap();
     assert!(heads.ends_with("\trefs/heads/main\n"), "{heads}");
     job(&format!(
-        "/usr/bin/git clone --quiet http://{git}/demo.git /work/clone"
+        "/usr/bin/git clone --quiet http://{git}/demo.git /scratch/clone"
     ))
     .unwrap();
-    let readme = job("/workload cat /work/clone/README").unwrap();
+    let readme = job("/workload cat /scratch/clone/README").unwrap();
     assert!(readme.contains(README), "{readme}");
 
     // Without the files, with a token that is none, and as another user than the front expects.
@@ -100,10 +100,10 @@ fn clients_open_the_tools_of_the_sample_classes_through_a_proxy_with_the_deliver
     let heads = job(&list).unwrap();
     assert!(heads.ends_with("\trefs/heads/main\n"), "{heads}");
     job(&format!(
-        "/usr/bin/git clone --quiet https://{git}/demo.git /work/clone"
+        "/usr/bin/git clone --quiet https://{git}/demo.git /scratch/clone"
     ))
     .unwrap();
-    let readme = job("/workload cat /work/clone/README").unwrap();
+    let readme = job("/workload cat /scratch/clone/README").unwrap();
     assert!(readme.contains(README), "{readme}");
     assert_eq!(job("/kubectl get --raw /readyz").unwrap(), "ready for job");
     let image = format!("/tool-client registry {docker}/demo/app:1.0");
@@ -117,7 +117,12 @@ fn clients_open_the_tools_of_the_sample_classes_through_a_proxy_with_the_deliver
     let closed = status(&proxy).unwrap_err();
     assert!(closed.contains("407"), "{closed}");
     assert_eq!(status("-K /connector/.curlrc").unwrap(), "200-401");
-    let elsewhere = ["--env", "HOME=/work", "--env", "KUBECONFIG=/work/none"];
+    let elsewhere = [
+        "--env",
+        "HOME=/scratch",
+        "--env",
+        "KUBECONFIG=/scratch/none",
+    ];
     let elsewhere = [&proxied[..], &elsewhere].concat();
     let forged = format!(
         "/kubectl --server https://{kubernetes} --certificate-authority /connector/ca.crt --token forged \

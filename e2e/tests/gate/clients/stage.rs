@@ -25,7 +25,7 @@ const CLASSES: [(&str, &str); 5] = [
 const FRONT: &str = "front";
 const PORT: u16 = 8080;
 /// Where a pod may write.
-const WORK: &str = "/work";
+const WORK: &str = "/scratch";
 
 /// How clients reach the tools.
 #[derive(Clone, Copy, PartialEq, Eq)]
