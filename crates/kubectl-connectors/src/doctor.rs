@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::exit::ExitWord;
+use crate::explained_words::explained_words;
 use crate::output::{Colours, Tone};
 use crate::reads::ClusterReads;
 use crate::terms::NamespacedName;
@@ -87,86 +88,64 @@ pub enum DoctorSeverity {
     Hint,
 }
 
-macro_rules! doctor_words {
-    ($($(#[doc = $about:literal])+ $word:ident,)+) => {
-        /// The possible findings.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-        pub enum DoctorWord { $($(#[doc = $about])+ $word,)+ }
-
-        impl DoctorWord {
-            /// Every word.
-            pub const ALL: &[Self] = &[$(Self::$word),+];
-
-            /// The word as it is printed.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$word => stringify!($word),)+ }
-            }
-
-            /// The meaning of the word.
-            #[must_use]
-            pub const fn about(self) -> &'static str {
-                match self { $(Self::$word => concat!($($about),+),)+ }
-            }
-        }
-    };
-}
-
-doctor_words! {
-    /// The namespace holds no installation.
-    NotInstalled,
-    /// ConfigMap `connectors-config` is missing.
-    SettingsMissing,
-    /// A setting of ConfigMap `connectors-config` is invalid, and changes nothing.
-    SettingInvalid,
-    /// The switch is off: every mount is let through, and nothing is granted.
-    ApprovalsOff,
-    /// A policy without requesters lets pods of every namespace ask.
-    RequestersOpen,
-    /// A workload of the installation is missing.
-    ServiceMissing,
-    /// Pods of a workload are not ready.
-    ServiceNotReady,
-    /// The workloads are of more than one version, or the plugin is of another one.
-    VersionsApart,
-    /// No replica of a controller leads.
-    LeaderGone,
-    /// The clock of this machine and those of the controllers differ.
-    ClocksApart,
-    /// An admission policy of the chart is missing, or refuses nothing.
-    RuleNotInForce,
-    /// Policies wait for ApprovalTasks, and no admission policy protects pipelines.
-    PipelinesUnguarded,
-    /// The webhook is not registered.
-    WebhookMissing,
-    /// The API server cannot verify the webhook, so that policies and requests cannot be written.
-    WebhookUntrusted,
-    /// The CSIDriver object is missing, or lets pods name other pods.
-    DriverWrong,
-    /// A policy cannot be read, and grants nothing.
-    PolicyUnreadable,
-    /// No controller has looked at a policy in its current form.
-    PolicyNotLookedAt,
-    /// A policy is not in force as it is written.
-    PolicyNotInForce,
-    /// A policy is in force and not safe: an account of the requesters' side could write or delete an approval.
-    PolicyQuestionable,
-    /// A request cannot be read, and is ignored.
-    RequestUnreadable,
-    /// The request-controller has not looked at a request.
-    RequestNotLookedAt,
-    /// The grant of a revoked request is still there.
-    GrantNotRemoved,
-    /// A grant is recorded, and its RoleBinding is not there.
-    GrantNotInForce,
-    /// A grant is over its time, and still in force.
-    GrantOverdue,
-    /// A RoleBinding of a grant or of a standing permission belongs to nothing.
-    GrantOrphaned,
-    /// A connector does not have the labels of its class.
-    ConnectorUnlabelled,
-    /// A subject may use every connector without an approval, by the roles of the cluster.
-    RightsTooWide,
+explained_words! {
+    /// The possible findings.
+    DoctorWord {
+        /// The namespace holds no installation.
+        NotInstalled,
+        /// ConfigMap `connectors-config` is missing.
+        SettingsMissing,
+        /// A setting of ConfigMap `connectors-config` is invalid, and changes nothing.
+        SettingInvalid,
+        /// The switch is off: every mount is let through, and nothing is granted.
+        ApprovalsOff,
+        /// A policy without requesters lets pods of every namespace ask.
+        RequestersOpen,
+        /// A workload of the installation is missing.
+        ServiceMissing,
+        /// Pods of a workload are not ready.
+        ServiceNotReady,
+        /// The workloads are of more than one version, or the plugin is of another one.
+        VersionsApart,
+        /// No replica of a controller leads.
+        LeaderGone,
+        /// The clock of this machine and those of the controllers differ.
+        ClocksApart,
+        /// An admission policy of the chart is missing, or refuses nothing.
+        RuleNotInForce,
+        /// Policies wait for ApprovalTasks, and no admission policy protects pipelines.
+        PipelinesUnguarded,
+        /// The webhook is not registered.
+        WebhookMissing,
+        /// The API server cannot verify the webhook, so that policies and requests cannot be written.
+        WebhookUntrusted,
+        /// The CSIDriver object is missing, or lets pods name other pods.
+        DriverWrong,
+        /// A policy cannot be read, and grants nothing.
+        PolicyUnreadable,
+        /// No controller has looked at a policy in its current form.
+        PolicyNotLookedAt,
+        /// A policy is not in force as it is written.
+        PolicyNotInForce,
+        /// A policy is in force and not safe: an account of the requesters' side could write or delete an approval.
+        PolicyQuestionable,
+        /// A request cannot be read, and is ignored.
+        RequestUnreadable,
+        /// The request-controller has not looked at a request.
+        RequestNotLookedAt,
+        /// The grant of a revoked request is still there.
+        GrantNotRemoved,
+        /// A grant is recorded, and its RoleBinding is not there.
+        GrantNotInForce,
+        /// A grant is over its time, and still in force.
+        GrantOverdue,
+        /// A RoleBinding of a grant or of a standing permission belongs to nothing.
+        GrantOrphaned,
+        /// A connector does not have the labels of its class.
+        ConnectorUnlabelled,
+        /// A subject may use every connector without an approval, by the roles of the cluster.
+        RightsTooWide,
+    }
 }
 
 impl DoctorSeverity {
@@ -249,8 +228,11 @@ pub fn examine(read: &DoctorRead, now: Timestamp) -> Diagnosis {
 /// No if there is something to mend.
 #[must_use]
 pub fn exit(diagnosis: &Diagnosis, is_whole: bool) -> ExitWord {
-    let is_bad = |it: &DoctorFinding| it.severity < DoctorSeverity::Hint;
-    if diagnosis.findings.iter().any(is_bad) {
+    exit_of(diagnosis.findings.iter(), is_whole)
+}
+
+fn exit_of<'a>(mut findings: impl Iterator<Item = &'a DoctorFinding>, is_whole: bool) -> ExitWord {
+    if findings.any(|it| it.severity < DoctorSeverity::Hint) {
         ExitWord::No
     } else if is_whole {
         ExitWord::Yes

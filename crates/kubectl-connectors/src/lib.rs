@@ -23,6 +23,7 @@ pub mod convert;
 pub mod doctor;
 pub mod exit;
 pub mod explain;
+mod explained_words;
 pub mod files;
 pub mod grants;
 pub mod lint;

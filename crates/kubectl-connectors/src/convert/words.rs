@@ -3,32 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-macro_rules! convert_words {
-    ($(#[doc = $of:literal])+ $name:ident { $($(#[doc = $about:literal])+ $word:ident,)+ }) => {
-        $(#[doc = $of])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-        pub enum $name { $($(#[doc = $about])+ $word,)+ }
+use crate::explained_words::explained_words;
 
-        impl $name {
-            /// Every word.
-            pub const ALL: &[Self] = &[$(Self::$word),+];
-
-            /// The word as it is printed.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$word => stringify!($word),)+ }
-            }
-
-            /// The meaning of the word.
-            #[must_use]
-            pub const fn about(self) -> &'static str {
-                match self { $(Self::$word => concat!($($about),+),)+ }
-            }
-        }
-    };
-}
-
-convert_words! {
+explained_words! {
     /// The possible changes in meaning.
     NoteWord {
         /// A permission needs no right to `get` the connector, be it standing or by checks. There, it was nothing without that right.
@@ -150,7 +127,7 @@ impl NoteWord {
     }
 }
 
-convert_words! {
+explained_words! {
     /// The possible reasons of a refusal.
     RefusalWord {
         /// A file cannot be read, or is no YAML.

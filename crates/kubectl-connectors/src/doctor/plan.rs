@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Diagnosis, DoctorFinding, DoctorSeverity, DoctorWord, FixObject};
+use super::{Diagnosis, DoctorFinding, DoctorWord, FixObject};
 use crate::exit::ExitWord;
 use crate::output::{self, shown};
 
@@ -109,14 +109,7 @@ pub fn plan(diagnosis: Diagnosis, complete: bool) -> FixPlan {
 /// No if there is something to mend.
 #[must_use]
 pub fn exit(plan: &FixPlan) -> ExitWord {
-    let mut steps = plan.steps.iter();
-    if steps.any(|it| it.finding.severity < DoctorSeverity::Hint) {
-        ExitWord::No
-    } else if plan.complete {
-        ExitWord::Yes
-    } else {
-        ExitWord::Unknown
-    }
+    super::exit_of(plan.steps.iter().map(|it| &it.finding), plan.complete)
 }
 
 /// The plan as a YAML stream. Everything but the objects is a comment.
@@ -174,7 +167,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::doctor::FixMetadata;
+    use crate::doctor::{DoctorSeverity, FixMetadata};
     use crate::terms::NamespacedName;
 
     fn finding(word: DoctorWord, message: &str) -> DoctorFinding {

@@ -444,30 +444,38 @@ async fn a_rejection_names_the_access_that_it_takes_back() {
     assert!(outcome.output.contains(&told), "{}", outcome.output);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_wait_ends_with_the_phase_of_the_request_or_its_time() {
+/// The line of a script that waits.
+fn waiting_script() -> Vec<&'static str> {
+    let mut args = by_script();
+    args.push("--wait=5");
+    args
+}
+
+/// Approves in a script that waits, while the request comes to this phase after a moment; gives the request too.
+async fn approved_with(phase: &str, reason: &str, message: &str) -> (Outcome, String) {
     let cluster = Cluster::waiting();
     cluster.put(change("chg-42", Some("pending")));
     let request = cluster.first_request();
-    let mut args = by_script();
-    args.push("--wait=5");
+    let args = waiting_script();
     let controller = async {
         sleep(Duration::from_secs(2)).await;
-        cluster.say(
-            &request,
-            "Granted",
-            "Granted",
-            "granted by policy approved-changes",
-        );
+        cluster.say(&request, phase, reason, message);
     };
     let (outcome, ()) = tokio::join!(cluster.run(&args), controller);
+    (outcome, request)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_with_the_phase_of_the_request_or_its_time() {
+    let (outcome, request) =
+        approved_with("Granted", "Granted", "granted by policy approved-changes").await;
     assert_eq!(outcome.exit.code(), 0, "{outcome:?}");
     let told = format!("request payments/{request}: not looked at yet → Granted");
     assert!(outcome.output.contains(&told), "{}", outcome.output);
 
     let cluster = Cluster::waiting();
     cluster.put(change("chg-42", Some("pending")));
-    let outcome = cluster.run(&args).await;
+    let outcome = cluster.run(&waiting_script()).await;
     assert_eq!(outcome.exit.code(), 1, "{outcome:?}");
     assert!(
         outcome.errors.contains("was not decided in time"),
@@ -949,21 +957,7 @@ async fn the_line_to_type_repeats_the_cluster_and_the_user() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_ends_in_another_phase_is_no_success() {
-    let cluster = Cluster::waiting();
-    cluster.put(change("chg-42", Some("pending")));
-    let request = cluster.first_request();
-    let mut args = by_script();
-    args.push("--wait=5");
-    let controller = async {
-        sleep(Duration::from_secs(2)).await;
-        cluster.say(
-            &request,
-            "Rejected",
-            "CheckRejected",
-            "another check says no",
-        );
-    };
-    let (outcome, ()) = tokio::join!(cluster.run(&args), controller);
+    let (outcome, _) = approved_with("Rejected", "CheckRejected", "another check says no").await;
     assert_eq!(outcome.exit.code(), 1, "{outcome:?}");
     assert!(
         outcome.errors.contains("is Rejected, and not Granted"),

@@ -18,17 +18,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::cluster::{change, pod, policy, start};
+use crate::convert::plugin;
 
 async fn offline(args: &[&str]) -> Outcome {
-    let args = ["kubectl-connectors", "policy"].iter().chain(args);
-    let place = RunPlace {
-        modules: Modules::of(PathBuf::from(env!("CARGO_BIN_EXE_kubectl-connectors"))),
-        colours: Colours::Off,
-        now: start,
-        print: Box::new(|_| true),
-        ask: Box::new(|_| Consent::NoTerminal),
-    };
-    run::run(Args::try_parse_from(args).unwrap(), &place).await
+    plugin(&[&["policy"], args].concat()).await
 }
 
 /// Files of a directory that goes away with the test.
