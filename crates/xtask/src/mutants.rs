@@ -7,6 +7,7 @@
 
 mod campaign;
 mod choice;
+mod compile;
 mod copy;
 mod fault;
 mod fields;
@@ -20,7 +21,7 @@ mod tests;
 use std::{path::PathBuf, time::Instant};
 
 use anyhow::{Context, bail, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use copy::Copy;
 use fault::Fault;
@@ -39,9 +40,11 @@ pub(crate) struct MutantsArgs {
     /// Lists the faults and changes nothing
     #[arg(long)]
     list: bool,
-    /// Only looks whether each fault can still be planted, and is in the table of docs/reliability.md
-    #[arg(long, conflicts_with = "list")]
-    check: bool,
+    /// Tries no test. `places`: whether each fault can be planted, and is in the table of docs/reliability.md.
+    /// `builds`: whether each fault compiles, many planted at once; to run after names have changed
+    #[arg(long, conflicts_with_all = ["list", "names"], num_args = 0..=1, require_equals = true,
+        default_missing_value = "places")]
+    check: Option<Check>,
     /// Writes the rows of the faults that were tried into docs/reliability.md
     #[arg(long, conflicts_with_all = ["list", "check"])]
     write: bool,
@@ -56,6 +59,12 @@ pub(crate) struct MutantsArgs {
     /// at the tests. They name none (`tests = []`)
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["names", "list", "check", "write", "campaign", "changed"])]
     from: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Check {
+    Places,
+    Builds,
 }
 
 pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
@@ -78,8 +87,10 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    if check {
-        return planted(&all);
+    match check {
+        None => {}
+        Some(Check::Places) => return planted(&all),
+        Some(Check::Builds) => return compile::check(&all),
     }
     if let Some(unknown) = names
         .iter()

@@ -58,7 +58,7 @@ pub(super) fn try_all<'a>(
     for (number, fault) in faults.iter().enumerate() {
         let began = Instant::now();
         let planted = together(all, fault)?;
-        let outcome = with_all(&copy, &planted, || self::found(&copy, plans));
+        let outcome = copy.with_all(&planted, || self::found(&copy, plans));
         let outcome = outcome.with_context(|| fault.name.clone())?;
         let said = said(fault, outcome.as_deref());
         println!(
@@ -88,21 +88,6 @@ fn together<'a>(all: &'a [Fault], fault: &'a Fault) -> anyhow::Result<Vec<&'a Fa
         planted.push(other.with_context(|| format!("{}: with: no fault {name}", fault.name))?);
     }
     Ok(planted)
-}
-
-/// Does something while these are planted.
-fn with_all<T>(
-    copy: &Copy,
-    faults: &[&Fault],
-    act: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    let Some((fault, rest)) = faults.split_first() else {
-        return act();
-    };
-    let original = copy.plant(fault)?;
-    let outcome = with_all(copy, rest, act);
-    copy.restore(fault, &original)?;
-    outcome
 }
 
 /// The text for the table, or the problem.

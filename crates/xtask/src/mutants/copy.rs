@@ -82,6 +82,21 @@ impl Copy {
         Ok(original)
     }
 
+    /// Does something while these are planted.
+    pub(super) fn with_all<T>(
+        &self,
+        faults: &[&Fault],
+        act: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let Some((fault, rest)) = faults.split_first() else {
+            return act();
+        };
+        let original = self.plant(fault)?;
+        let outcome = self.with_all(rest, act);
+        self.restore(fault, &original)?;
+        outcome
+    }
+
     /// Takes a fault out.
     pub(super) fn restore(&self, fault: &Fault, original: &str) -> io::Result<()> {
         fs::write(self.root.join(&fault.file), original)
