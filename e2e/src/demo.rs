@@ -1,5 +1,6 @@
 //! The demo: the whole story on a real node, with the very commands a person would type.
 
+mod controllers;
 mod story;
 
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use crate::{
     target::{Kubectl, Target},
     wait::TimedOut,
 };
+use controllers::Controllers;
 use story::Story;
 
 /// Where the demo plays.
@@ -22,9 +24,9 @@ const LABEL: &str = "app.kubernetes.io/managed-by=connectors-approval-demo";
 const CONNECTOR: &str = include_str!("../demo/connector.yaml");
 const POLICY: &str = include_str!("../demo/policy.yaml");
 const POLICY_TOO_WIDE: &str = include_str!("../demo/policy-too-wide.yaml");
+const PIPELINE_RUN: &str = include_str!("../demo/pipeline-run.yaml");
 const POD: &str = include_str!("../demo/pod.yaml");
-const APPROVAL_KIND: &str = include_str!("../demo/approval-kind.yaml");
-const APPROVAL: &str = include_str!("../demo/approval.yaml");
+const APPROVER: &str = include_str!("../demo/approver.yaml");
 
 /// Why the story did not play to its end.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +51,25 @@ pub enum DemoError {
         "namespace {NAMESPACE} is there already and is not the demo's (it lacks the label {LABEL}); delete or rename it"
     )]
     NamespaceTaken,
+    /// The demo plays Tekton itself.
+    #[error(
+        "the kinds of Tekton are on this cluster already, and the demo plays Tekton's controllers itself; play it on \
+         another cluster, or `cargo xtask test tekton --kubeconfig FILE` on this one"
+    )]
+    TektonThere,
+    /// The pods of the run are no YAML.
+    #[error("e2e/demo/pod.yaml cannot be read")]
+    Pod(#[from] serde_yaml::Error),
+    /// The plugin says something else than the story.
+    #[error("`kubectl connectors {words}` does not say `{wanted}`:\n{output}")]
+    PluginSays {
+        /// The command line.
+        words: String,
+        /// The expected text.
+        wanted: String,
+        /// The output.
+        output: String,
+    },
     /// Something did not happen.
     #[error(transparent)]
     TimedOut(#[from] TimedOut),
@@ -77,7 +98,7 @@ pub enum DemoError {
 pub fn play(target: &Target, workload_image: &str, progress: &Progress) -> Result<(), DemoError> {
     let kubectl = target.kubectl();
     println!(
-        "\nThe system: five programs, the custom resources, and the rules that the API server itself enforces."
+        "\nThe system: five services, the custom resources, and the rules that the API server itself enforces."
     );
     if target.local().is_some() {
         load_workload(target, progress)?;
@@ -91,25 +112,24 @@ pub fn play(target: &Target, workload_image: &str, progress: &Progress) -> Resul
     )?;
 
     println!(
-        "\nA connector, and who may use it when: pods of `deployer`, while their change request is approved."
+        "\nA connector, and who may use it when: pods of a pipeline run as `deployer`, once alice has approved that run."
     );
-    progress.step("create them", || {
+    let mut pod_spec: Value = serde_yaml::from_str(POD)?;
+    pod_spec["containers"][0]["image"] = workload_image.into();
+    let controllers = progress.step("create them", || {
         start_over(kubectl)?;
-        kubectl.apply(APPROVAL_KIND)?;
-        kubectl.run(
-            "wait --for=condition=Established --timeout=60s crd/changerequests.demo.example.com",
-        )?;
+        let controllers = Controllers::start(kubectl, &pod_spec)?;
         kubectl.apply(CONNECTOR)?;
         kubectl.apply(POLICY)?;
-        kubectl.apply(APPROVAL)?;
+        kubectl.apply(APPROVER)?;
         kubectl.run(&format!(
             "create serviceaccount deployer --namespace {NAMESPACE}"
         ))?;
-        Ok::<_, DemoError>(())
+        Ok::<_, DemoError>(controllers)
     })?;
     show(
         kubectl,
-        &format!("get connectors,accesspolicies,changerequests --namespace {NAMESPACE}"),
+        &format!("get connectors,accesspolicies --namespace {NAMESPACE}"),
     )?;
 
     println!("\nA policy by which one approval would open the connector for every pod is refused:");
@@ -119,13 +139,16 @@ pub fn play(target: &Target, workload_image: &str, progress: &Progress) -> Resul
     }
     let story = Story {
         kubectl,
-        workload_image,
+        pod_spec: &pod_spec,
         progress,
     };
     story.wait_at_the_door()?;
     story.let_in()?;
-    story.stranger()?;
+    story.forger()?;
     story.end()?;
+    if target.local().is_none() {
+        controllers.remove(kubectl)?;
+    }
     println!("\n{}", next_steps(target, progress));
     Ok(())
 }

@@ -172,7 +172,7 @@ impl Profile {
     }
 }
 
-/// Builds the programs of all images with the cargo that runs us.
+/// Builds the programs of all images, and those of users and tests, with the cargo that runs us.
 pub fn build_programs() -> Result<(), ImageError> {
     cargo_build(&Image::SERVICES, Profile::Dev)
 }

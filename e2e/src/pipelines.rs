@@ -7,11 +7,14 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{
-    ApiClient, ApiError,
-    kinds::{
-        APPROVAL_REQUEST, APPROVAL_TASK, CUSTOM_RUN, PIPELINE_RUN, POD, ResourceKind, TASK_RUN,
+use crate::{
+    api::{
+        ApiClient, ApiError,
+        kinds::{
+            APPROVAL_REQUEST, APPROVAL_TASK, CUSTOM_RUN, PIPELINE_RUN, POD, ResourceKind, TASK_RUN,
+        },
     },
+    tekton::STAND_IN,
 };
 
 /// Group and version of the gate.
@@ -22,7 +25,14 @@ const TASK_LABEL: &str = "tekton.dev/taskRun";
 /// The prefix of the names of members. The gate lists a member once the member answers.
 const MEMBER: &str = "member-of-";
 
-/// Both controllers, which work when they are told to.
+const KINDS: [ResourceKind; 5] = [
+    PIPELINE_RUN,
+    TASK_RUN,
+    CUSTOM_RUN,
+    APPROVAL_TASK,
+    APPROVAL_REQUEST,
+];
+/// Both controllers, which work when they are told to. `pipeline-controllers` tells them so all the time.
 #[derive(Debug)]
 pub struct Pipelines {
     api: ApiClient,
@@ -67,6 +77,12 @@ pub fn owned_by(owner: &Value) -> Value {
     }])
 }
 
+fn definition(kind: ResourceKind) -> Value {
+    let mut definition = kind.definition();
+    definition["metadata"]["labels"] = json!({STAND_IN: ""});
+    definition
+}
+
 fn is_owned_by(object: &Value, owner: &Value) -> bool {
     let owners = object["metadata"]["ownerReferences"].as_array();
     let mut owners = owners.into_iter().flatten();
@@ -86,14 +102,8 @@ fn elements(list: &Value) -> &[Value] {
 impl Pipelines {
     /// Defines the kinds. Every pod of a `TaskRun` gets this spec.
     pub fn new(api: &ApiClient, pod_spec: Value) -> Result<Self, ApiError> {
-        for kind in [
-            PIPELINE_RUN,
-            TASK_RUN,
-            CUSTOM_RUN,
-            APPROVAL_TASK,
-            APPROVAL_REQUEST,
-        ] {
-            api.define(&kind.definition())?;
+        for kind in KINDS {
+            api.define(&definition(kind))?;
         }
         Ok(Self {
             api: api.clone(),
@@ -182,7 +192,8 @@ impl Pipelines {
             };
             // An object of that name is taken for the child, regardless of its content.
             if self.api.get(kind, &child)?.is_none() {
-                let mut spec = json!({"serviceAccountName": "default"});
+                let account = &run["spec"]["taskRunTemplate"]["serviceAccountName"];
+                let mut spec = json!({"serviceAccountName": account});
                 if is_custom {
                     spec["customRef"] = task["taskRef"].clone();
                     spec["params"] = task["params"].clone();

@@ -19,6 +19,8 @@ const OF_TEKTON: [&str; 3] = [
 ];
 /// The kind of the gate.
 const OF_THE_GATE: &str = "approvaltasks.openshift-pipelines.org";
+/// Labels the definitions of `pipelines`: no controller of Tekton acts on their objects.
+pub const STAND_IN: &str = "connectors-approval/stand-in";
 /// How long both controllers may take to begin a run.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -52,6 +54,32 @@ pub enum TektonError {
     /// A command failed.
     #[error(transparent)]
     Command(#[from] CommandError),
+}
+
+/// The definitions of these kinds on a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PipelineKinds {
+    /// It has none of them.
+    None,
+    /// Those that are there are stand-ins.
+    StandIns,
+    /// Tekton's or the gate's own.
+    Foreign,
+}
+
+/// Looks which definitions of these kinds are on a cluster.
+pub fn kinds_on(kubectl: &Kubectl) -> Result<PipelineKinds, CommandError> {
+    let names = [OF_TEKTON.as_slice(), &[OF_THE_GATE]].concat().join(" ");
+    let found = |words: String| -> Result<usize, CommandError> {
+        Ok(kubectl.run(&words)?.split_whitespace().count())
+    };
+    let all = found(format!("get crd {names} --ignore-not-found -o name"))?;
+    let own = found(format!("get crd --selector {STAND_IN} -o name"))?;
+    Ok(match (all, own) {
+        (0, _) => PipelineKinds::None,
+        (all, own) if all <= own => PipelineKinds::StandIns,
+        _ => PipelineKinds::Foreign,
+    })
 }
 
 /// Finds both and this project on a cluster. A definition alone is not enough: tests that play both controllers leave

@@ -83,7 +83,7 @@ pub fn main() -> ExitCode {
         } else {
             Colours::Off
         },
-        now: clock::now,
+        now: || clock::whole_seconds(clock::now()),
         print: Box::new(|text| {
             let mut output = io::stdout();
             output.write_all(text.as_bytes()).is_ok() && output.flush().is_ok()

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use e2e::{ClusterName, Launcher, Progress, Target, demo, images::Image};
+use e2e::{
+    ClusterName, Launcher, Progress, Target, demo,
+    images::{self, Image},
+};
 
 #[derive(Args)]
 pub(crate) struct DemoArgs {
@@ -27,5 +30,8 @@ pub(crate) fn run(args: DemoArgs, launcher: &Launcher) -> anyhow::Result<()> {
     let progress = Progress::default();
     println!("The node: every Kubernetes component is real.");
     let target = Target::get(kubeconfig, &name, launcher, &progress)?;
+    if target.local().is_none() {
+        images::build_programs()?;
+    }
     Ok(demo::play(&target, &workload_image, &progress)?)
 }

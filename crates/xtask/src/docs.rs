@@ -212,7 +212,7 @@ fn the_objects_of_the_readme_are_those_of_the_demo() {
     let pod = objects(&read("e2e/demo/pod.yaml")).remove(0);
     let (_, volume) = readme.split_once("`csi: ").unwrap();
     let (volume, _) = volume.split_once('`').unwrap();
-    assert_eq!(objects(volume)[0], pod["spec"]["volumes"][0]["csi"]);
+    assert_eq!(objects(volume)[0], pod["volumes"][0]["csi"]);
 }
 
 /// The cases are tried on a real cluster, with the webhook and without it.

@@ -1,27 +1,39 @@
 //! The acts of the story, each with its time.
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{DemoError, NAMESPACE, POD, show};
+use super::{DemoError, NAMESPACE, PIPELINE_RUN, show};
 use crate::{
+    command::{CommandError, last_lines},
+    images::programs_dir,
     progress::Progress,
     target::Kubectl,
     wait::{Deadline, poll},
 };
 
+/// The pod of the task that deploys.
+const DEPLOY_POD: &str = "release-deploy-pod";
+/// The approval of the run.
+const APPROVAL: &str = "release-wait";
+/// The approver.
+const APPROVER: &str = "alice";
+
 /// The texts that the container must find in its volume.
 const FACTS: [&str; 4] = [
     "prod-harbor",
     "https://harbor.example.com",
-    "connectors-approval-demo",
-    "/connector/.connector/.complete",
+    r#"{"registry": "harbor.example.com"}"#,
+    "/connector/registry.json",
 ];
+
+/// The reason why a pod that its `TaskRun` does not name is none of the run.
+const FORGED: &str = "PodNotCurrent";
 
 pub(super) struct Story<'a> {
     pub(super) kubectl: &'a Kubectl,
-    pub(super) workload_image: &'a str,
+    pub(super) pod_spec: &'a Value,
     pub(super) progress: &'a Progress,
 }
 
@@ -29,72 +41,72 @@ impl Story<'_> {
     /// The pod may not use the connector yet, and is held.
     pub(super) fn wait_at_the_door(&self) -> Result<(), DemoError> {
         println!(
-            "\nA pod that mounts the connector. Nobody has approved its change, so it waits at its mount."
+            "\nA pipeline run begins (a program of the demo plays Tekton's controllers). Its pod mounts the connector. The run is not \
+             approved, so the pod waits at its mount."
         );
         self.step("the pod waits", || {
-            self.start("deploy", "deployer")?;
-            self.wait_for_event("deploy", "AccessPending")
+            self.kubectl.apply(PIPELINE_RUN)?;
+            self.wait_for_event(DEPLOY_POD, "AccessPending")
         })?;
-        self.show_events("deploy")?;
         show(
             self.kubectl,
             &format!("get pods,accessrequests --namespace {NAMESPACE}"),
         )?;
-        self.expect_access("deployer", "deploy", false)
+        println!("\nWhy does it wait, and who can help?");
+        let wanted = format!("waits for its approvers {APPROVER}");
+        self.plugin(&format!("explain pod/{DEPLOY_POD}"), &wanted)?;
+        self.expect_access(DEPLOY_POD, false)
     }
 
     /// The approval comes, and the pod runs.
     pub(super) fn let_in(&self) -> Result<(), DemoError> {
-        println!("\nSomebody approves the change.");
-        let words = format!(
-            r#"patch changerequest chg-42 --namespace {NAMESPACE} --subresource=status --type=merge --patch {{"status":{{"state":"approved"}}}}"#
-        );
-        println!("$ kubectl {words}");
+        println!("\nAlice approves the run.");
+        let words =
+            format!("approve approvaltask/{APPROVAL} --as {APPROVER} --message looks-good --yes");
         let output = self.step(
             "from the approval to the running container's output",
             || {
-                self.kubectl.run(&words)?;
-                self.output("deploy")
+                self.answer(&words, "written: ApprovalTask")?;
+                self.output(DEPLOY_POD)
             },
         )?;
+        println!(
+            "\nThe pod reads its files: the one that the connector's class makes, and facts about the connector. Its own token is \
+             beside them, and is not printed."
+        );
         show(
             self.kubectl,
-            &format!("logs deploy --namespace {NAMESPACE}"),
+            &format!("logs {DEPLOY_POD} --namespace {NAMESPACE}"),
         )?;
         for fact in FACTS {
             if !output.contains(fact) {
                 return Err(DemoError::Facts { fact, output });
             }
         }
-        self.show_events("deploy")?;
-        show(
-            self.kubectl,
-            &format!("get accessrequests,roles,rolebindings --namespace {NAMESPACE}"),
-        )?;
-        self.expect_access("deployer", "deploy", true)
+        self.plugin("grants", DEPLOY_POD)?;
+        self.expect_access(DEPLOY_POD, true)
     }
 
-    /// The same approval is of no use to an account that the policy does not name.
-    pub(super) fn stranger(&self) -> Result<(), DemoError> {
+    /// The approval of a run is of no use to a pod that only claims to belong to it.
+    pub(super) fn forger(&self) -> Result<(), DemoError> {
         println!(
-            "\nA pod of another service account, with the same label and the change approved, is not let in."
+            "\nA forged pod: created by hand as the same service account, with the labels and the owner reference of the \
+             approved run. It is not let in."
         );
-        self.step("the stranger waits", || {
-            self.start("stranger", "default")?;
-            self.wait_for_event("stranger", "AccessPending")
+        self.step("the forged pod waits", || {
+            self.forge("forged")?;
+            self.wait_for_event("forged", "AccessPending")
         })?;
-        self.show_events("stranger")?;
-        self.expect_access("default", "stranger", false)?;
-        self.expect_access("default", "deploy", false)?;
-        self.expect_access("deployer", "stranger", false)?;
-        self.step("the stranger goes", || self.delete("stranger"))
+        self.plugin("explain pod/forged", FORGED)?;
+        self.expect_access("forged", false)?;
+        self.step("the forged pod goes", || self.delete("forged"))
     }
 
     /// The pod ends, and its access with it.
     pub(super) fn end(&self) -> Result<(), DemoError> {
         println!("\nThe pod ends.");
         self.step("the pod ends and its access is taken back", || {
-            self.delete("deploy")?;
+            self.delete(DEPLOY_POD)?;
             wait("the request to be revoked", || {
                 let words = format!("get accessrequests --namespace {NAMESPACE} -o json");
                 let list = self.json(&words)?;
@@ -102,7 +114,7 @@ impl Story<'_> {
                     .as_array()
                     .into_iter()
                     .flatten()
-                    .filter(|request| request["spec"]["context"]["objectRef"]["name"] == "deploy")
+                    .filter(|request| request["spec"]["context"]["objectRef"]["name"] == DEPLOY_POD)
                     // Written once nothing is left of the grant.
                     .map(|request| &request["status"]["revokedAt"])
                     .collect();
@@ -114,17 +126,80 @@ impl Story<'_> {
         })?;
         show(
             self.kubectl,
-            &format!("get accessrequests,roles,rolebindings --namespace {NAMESPACE}"),
+            &format!("get accessrequests --namespace {NAMESPACE}"),
         )?;
-        self.expect_access("deployer", "deploy", false)
+        let grants = self.plugin("grants", "")?;
+        if grants.contains(DEPLOY_POD) {
+            return Err(DemoError::PluginSays {
+                words: "grants".to_owned(),
+                wanted: "no grant".to_owned(),
+                output: grants,
+            });
+        }
+        self.expect_access(DEPLOY_POD, false)
     }
 
-    fn start(&self, name: &str, account: &str) -> Result<(), DemoError> {
-        let pod = POD
-            .replace("NAME", name)
-            .replace("ACCOUNT", account)
-            .replace("WORKLOAD_IMAGE", self.workload_image);
-        self.kubectl.apply(&pod)?;
+    /// Shows what the kubectl plugin says, once a text is in it. A wait is an answer of it too.
+    fn plugin(&self, words: &str, wanted: &str) -> Result<String, DemoError> {
+        let line = format!("kubectl connectors {words} --namespace {NAMESPACE}");
+        println!("$ {line}");
+        let said = wait(&line, || {
+            let said = self.plugin_says(words);
+            match said.map_err(|error| crate::report(&error))? {
+                (said, errors) if said.contains(wanted) && errors.is_empty() => Ok(said),
+                (said, errors) => Err(last_lines(&format!("{said}{errors}"), 20)),
+            }
+        })?;
+        println!("{}", said.trim_end());
+        Ok(said)
+    }
+
+    /// An approver answers. The plugin writes once.
+    fn answer(&self, words: &str, wanted: &str) -> Result<(), DemoError> {
+        println!("$ kubectl connectors {words} --namespace {NAMESPACE}");
+        let (said, errors) = self.plugin_says(words)?;
+        println!("{}", said.trim_end());
+        if said.contains(wanted) {
+            return Ok(());
+        }
+        Err(DemoError::PluginSays {
+            words: words.to_owned(),
+            wanted: wanted.to_owned(),
+            output: format!("{said}{errors}"),
+        })
+    }
+
+    /// The output of the kubectl plugin, and its errors.
+    fn plugin_says(&self, words: &str) -> Result<(String, String), CommandError> {
+        let output = Command::new(programs_dir().join("kubectl-connectors"))
+            .arg("--kubeconfig")
+            .arg(self.kubectl.kubeconfig())
+            .args(["--namespace", NAMESPACE])
+            .args(words.split(' '))
+            .output()
+            .map_err(|source| CommandError::Start {
+                line: format!("kubectl connectors {words}"),
+                source,
+            })?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok((text(&output.stdout), text(&output.stderr)))
+    }
+
+    /// A pod with the labels and the owner of the run's own pod.
+    fn forge(&self, name: &str) -> Result<(), DemoError> {
+        let words = format!("get pod {DEPLOY_POD} --namespace {NAMESPACE} -o json");
+        let own = self.kubectl.run(&words)?;
+        let own: Value = serde_json::from_str(&own).unwrap_or_default();
+        let own = &own["metadata"];
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": name, "namespace": NAMESPACE, "labels": own["labels"],
+                "ownerReferences": own["ownerReferences"],
+            },
+            "spec": self.pod_spec,
+        });
+        self.kubectl.apply(&pod.to_string())?;
         Ok(())
     }
 
@@ -160,16 +235,11 @@ impl Story<'_> {
         })
     }
 
-    fn show_events(&self, pod: &str) -> Result<(), DemoError> {
-        let words = format!("events --for pod/{pod} --namespace {NAMESPACE}");
-        Ok(show(self.kubectl, &words)?)
-    }
-
     /// Asks the API server, and fails when it says something else. It looks into caches that lag behind
     /// by some milliseconds, so that a moment is given to it.
-    fn expect_access(&self, account: &str, pod: &str, wanted: bool) -> Result<(), DemoError> {
-        let who = format!("pod {pod} as system:serviceaccount:{NAMESPACE}:{account}");
-        let review = review(account, pod);
+    fn expect_access(&self, pod: &str, wanted: bool) -> Result<(), DemoError> {
+        let who = format!("pod {pod} as system:serviceaccount:{NAMESPACE}:deployer");
+        let review = review(pod);
         let answer = poll(
             "the API server's answer",
             Deadline::after(Duration::from_secs(5)),
@@ -216,13 +286,13 @@ fn wait<T>(what: &str, probe: impl FnMut() -> Result<T, String>) -> Result<T, De
     Ok(poll(what, Deadline::after(Duration::from_mins(2)), probe)?)
 }
 
-/// May a service account do everything with the connector on behalf of a pod?
-fn review(account: &str, pod: &str) -> Value {
+/// May the service account do everything with the connector on behalf of a pod?
+fn review(pod: &str) -> Value {
     json!({
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {
-            "user": format!("system:serviceaccount:{NAMESPACE}:{account}"),
+            "user": format!("system:serviceaccount:{NAMESPACE}:deployer"),
             // A review knows no groups of its own.
             "groups": ["system:serviceaccounts", format!("system:serviceaccounts:{NAMESPACE}"), "system:authenticated"],
             "resourceAttributes": {

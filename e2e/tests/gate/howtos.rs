@@ -20,7 +20,7 @@ use e2e::{
 };
 
 use crate::support::{
-    Gate,
+    Gate, Pipelines,
     session::{self, Block, Said, Shell},
 };
 
@@ -201,6 +201,8 @@ fn the_tutorial_goes_on_from_the_demo_as_it_shows() {
         &Progress::default(),
     );
     let image = gate.scene().workload_image();
+    // The demo takes away kinds of Tekton that it brought; here other tests need them.
+    Pipelines::of(&gate);
     demo::play(&target.unwrap(), image, &Progress::default()).unwrap();
     let own = [(Image::Workload.reference(), image)];
     let own = own.each_ref().map(|(shown, own)| (shown.as_str(), *own));

@@ -11,8 +11,7 @@ use super::checks::{NOT_RUN, UNREAD};
 use super::report::{ApproverWord, CandidateShown, CheckShown, NextShown, PolicyShown};
 use super::seen::{AccessRead, CheckRead, Observed};
 use super::steps::{INSTALLER, administrator, command, none};
-use crate::approval_write::ApprovalAnswer;
-use crate::terms::shell;
+use crate::terms::{NamespacedName, shell};
 
 /// The commands that would let the open checks of a policy pass.
 pub(super) fn of_policy(
@@ -197,21 +196,19 @@ fn of_candidate(
             ),
         );
     }
-    let known = observed.kinds.get(&kind);
-    let subresource = if known.is_some_and(|it| it.has_status) {
-        " --subresource=status"
-    } else {
-        ""
-    };
+    approve(who, &resource, &kind.kind, name)
+}
+
+/// The command that answers, with a look at what the answer opens.
+fn approve(who: String, resource: &str, kind: &str, name: &NamespacedName) -> NextShown {
     command(
         who,
         format!(
-            "kubectl -n {} patch {resource} {}{subresource} --type=merge -p {}",
-            name.namespace,
+            "kubectl connectors approve {resource}/{} -n {}",
             shell(&name.name),
-            shell(&ApprovalAnswer::Approve.state_fields().to_string())
+            name.namespace
         ),
-        format!("approves {} {name}", kind.kind),
+        format!("approves {kind} {name}"),
     )
 }
 
@@ -243,15 +240,7 @@ fn of_approval_task(candidate: &CandidateShown) -> NextShown {
         } else {
             awaited.join(", ")
         };
-        return command(
-            who,
-            format!(
-                "tkn-approvaltask approve {} -n {}",
-                shell(&name.name),
-                name.namespace
-            ),
-            format!("approves ApprovalTask {name}"),
-        );
+        return approve(who, "approvaltask", "ApprovalTask", name);
     }
     if is(JudgeReason::LineageIncomplete) {
         return none(format!(

@@ -65,8 +65,7 @@ pod team-a/build-1 (team-a/builder)  has not started
 (2026-03-02T10:00:00Z)
    │  - the pod is deleted
    └─ next
-      $ kubectl -n team-a patch changerequests.itsm.example.com chg-42 --subresource=status --type=merge -p \
-'{\"status\":{\"state\":\"approved\"}}'
+      $ kubectl connectors approve changerequests.itsm.example.com/chg-42 -n team-a
         group change-board: approves ChangeRequest team-a/chg-42
 "
     );
@@ -154,7 +153,7 @@ async fn an_approval_that_is_pending_names_who_may_approve_and_how() {
     assert_eq!(
         access(&explained)["next"][0],
         json!({
-            "command": "tkn-approvaltask approve run-wait -n team-a",
+            "command": "kubectl connectors approve approvaltask/run-wait -n team-a",
             "who": "alice, a member of group qa",
             "effect": "approves ApprovalTask team-a/run-wait",
         })
@@ -200,15 +199,18 @@ async fn the_next_command_lets_the_check_pass_when_it_is_typed() {
     let commands = commands(&explained);
     assert_eq!(
         commands,
-        [
-            r#"kubectl -n team-a patch changerequests.itsm.example.com chg-42 --subresource=status --type=merge -p '{"status":{"state":"approved"}}'"#
-        ]
+        ["kubectl connectors approve changerequests.itsm.example.com/chg-42 -n team-a"]
     );
-    cluster
-        .server
-        .change("changerequests", "team-a", "chg-42", |it| {
-            it["status"] = json!({"state": "approved"});
-        });
+    let words = commands[0].strip_prefix("kubectl connectors ").unwrap();
+    let words: Vec<_> = words.split(' ').chain(["--yes"]).collect();
+    let outcome = cluster.run(&words).await;
+    assert_eq!(
+        outcome.exit.code(),
+        0,
+        "{}{}",
+        outcome.output,
+        outcome.errors
+    );
     let policy = access(&cluster.explained().await)["policies"][0].clone();
     assert_eq!(policy["verdict"], "AccessCheckPassed", "{policy:#}");
 }

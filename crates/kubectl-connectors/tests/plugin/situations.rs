@@ -250,14 +250,14 @@ fn of_changes() -> Vec<Situation> {
             |it| drop(it.put(change("chg-42", Some("pending")))),
             "Waits",
             "ChangeRequest team-a/chg-42 is pending",
-            "patch changerequests.itsm.example.com chg-42 --subresource=status",
+            "kubectl connectors approve changerequests.itsm.example.com/chg-42 -n team-a",
         ),
         row(
             "the check object is in a state that does not pass",
             |it| drop(it.put(change("chg-42", Some("expired")))),
             "Waits",
             "expired",
-            "patch changerequests.itsm.example.com chg-42",
+            "kubectl connectors approve changerequests.itsm.example.com/chg-42 -n team-a",
         ),
         row(
             "the check object is approved, and the controller has not acted yet",
@@ -282,7 +282,7 @@ fn of_changes() -> Vec<Situation> {
             },
             "Waits",
             "status.state: must be a string",
-            "patch changerequests.itsm.example.com chg-42",
+            "kubectl connectors approve changerequests.itsm.example.com/chg-42 -n team-a",
         ),
         row(
             "a template is about a field that policies of other namespaces do not see",
@@ -401,7 +401,7 @@ fn of_changes() -> Vec<Situation> {
             },
             "Waits",
             "ChangeRequest team-a/chg-43 is pending",
-            "patch changerequests.itsm.example.com chg-43",
+            "kubectl connectors approve changerequests.itsm.example.com/chg-43 -n team-a",
         ),
         row(
             "the policy-controller says that the kind may not be read",
@@ -678,7 +678,7 @@ fn of_runs() -> Vec<Situation> {
             |_| (),
             "Waits",
             "waits for its approvers alice, group qa",
-            "tkn-approvaltask approve run-wait -n team-a",
+            "kubectl connectors approve approvaltask/run-wait -n team-a",
         ),
         row(
             "none of the approvers who may still answer counts for the policy",
@@ -839,11 +839,20 @@ async fn look(situation: &Situation, cluster: Cluster, pod: &str) -> Result<(), 
     } else {
         commands.iter().any(|it| it.contains(next))
     };
-    if is_told {
-        Ok(())
-    } else {
-        Err(format!("no next `{next}` in {commands:?}: {told}"))
+    if !is_told {
+        return Err(format!("no next `{next}` in {commands:?}: {told}"));
     }
+    // Only its approvers answer an ApprovalTask; a state is written by every user with the right.
+    let typed = next.strip_prefix("kubectl connectors approve changerequests");
+    if typed.is_some() {
+        let words = next.split(' ').skip(2).chain(["--yes"]);
+        let outcome = cluster.run(&words.collect::<Vec<_>>()).await;
+        if outcome.exit.code() != 0 {
+            let said = outcome.output + &outcome.errors;
+            return Err(format!("`{next}`: {said}: {told}"));
+        }
+    }
+    Ok(())
 }
 
 #[tokio::test]
