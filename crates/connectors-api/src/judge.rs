@@ -34,6 +34,7 @@ pub use policy::GatedPolicy;
 pub use reason::{JudgeReason, ResultReason, RulesReason};
 pub use rules::{NoRules, RenderedRule};
 
+use crate::access_policy::Match;
 use crate::access_request::Approval;
 use crate::approval_kind::Lineage;
 use crate::check_state::{CheckOutcome, ObjectState};
@@ -260,10 +261,16 @@ pub fn prepare(question: PolicyQuestion<Arc<GatedPolicy>>) -> Result<Prepared, J
             }
         }
         let selection = CheckSelection::of(selector, &pod_namespace, &data, &mut budget, stage);
-        PreparedCheck {
-            selection: selection.and_then(|it| it.of_shared_fields(is_foreign, shared)),
-            objects,
+        let selection = selection.and_then(|it| it.of_shared_fields(is_foreign, shared));
+        if let Some(labels) = selection
+            .as_ref()
+            .ok()
+            .and_then(CheckSelection::only_labels)
+            && check.match_ == Match::All
+        {
+            object::await_others(&mut objects, labels, &lineage, &mut steps);
         }
+        PreparedCheck { selection, objects }
     };
     Ok(Prepared {
         checks: policy.checks.iter().zip(found).map(prepare).collect(),
@@ -289,7 +296,9 @@ impl PreparedCheck {
         let asked = self.module(of).zip(selection).into_iter();
         asked.flat_map(move |(module, selection)| {
             let counts = |object: &&FoundForCheck| {
-                selection.problem_with(&of.check, object).is_none() && object.unproven().is_none()
+                selection.problem_with(&of.check, object).is_none()
+                    && object.unproven().is_none()
+                    && object.awaits.is_none()
             };
             let job = move |object: &'a FoundForCheck| RegoJob {
                 module,
@@ -359,6 +368,9 @@ fn judge(
                 }
                 if let Some(unproven) = object.unproven() {
                     return object.without_proof(check, selection, unproven);
+                }
+                if let Some(other) = &object.awaits {
+                    return object.beside_missing(other);
                 }
                 let said = is_rego.then(|| {
                     let missing = || Err(RegoFailure::Limit("was not asked".to_owned()));

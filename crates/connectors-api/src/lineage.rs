@@ -45,6 +45,7 @@
 //! * Gracefully cancelled or stopped runs count as cancelled, although their finally tasks may still run.
 
 pub(crate) mod approval;
+pub(crate) mod asked;
 mod child;
 mod content;
 mod matrix;

@@ -1,7 +1,9 @@
 //! Whether an approval belongs to a pod's own pipeline run: the oracle's own reading of the design, for runs as the
 //! scenarios make them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::stage::RUN_LABEL;
 
 use super::history::{Snapshot, is_going, list, text};
 
@@ -217,6 +219,26 @@ pub(super) fn chain<'a>(
     Ok(Chain(
         [run, task_run, custom_run].map(|it| uid(it).to_owned()),
     ))
+}
+
+/// Whether the pod's run asked for an approval that a check would select and that is none of these.
+pub(super) fn asked_beside<'a>(
+    pod: &Value,
+    found: &[&str],
+    would_select: impl Fn(Value) -> bool,
+    find: &impl Fn(&str, &str) -> Option<&'a Value>,
+) -> Result<(), String> {
+    let run = owner(owner(pod, "TaskRun", find)?, "PipelineRun", find)?;
+    for child in list(run, "/status/childReferences") {
+        let mut tasks = list(run, "/status/pipelineSpec/tasks").iter();
+        let task = tasks.find(|it| it["name"] == child["pipelineTaskName"]);
+        let asks = task.is_some_and(|it| text(it, "/taskRef/kind") == "ApprovalTask");
+        let what = text(child, "/name");
+        let labels = json!({RUN_LABEL: name(run)});
+        let is_missing = asks && !found.contains(&what) && would_select(labels);
+        must(!is_missing, &format!("the run asked for {what} too"))?;
+    }
+    Ok(())
 }
 
 /// True when enough approvers say yes, and none says no. The status alone proves nothing.

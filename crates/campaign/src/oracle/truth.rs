@@ -172,6 +172,15 @@ pub(super) fn passes<'a>(
                 Err(why) => problems.push(why),
             }
         }
+        if !any && needs_proof(check) {
+            let names: Vec<_> = selected
+                .iter()
+                .map(|it| text(it, "/metadata/name"))
+                .collect();
+            let would =
+                |labels: Value| selects(check, &json!({"metadata": {"labels": labels}}), pod);
+            problems.extend(lineage::asked_beside(pod, &names, would, &find).err());
+        }
         let passed = !approvals.is_empty() && (any || problems.is_empty());
         if !passed {
             let (approved, all) = (approvals.len(), selected.len());

@@ -7,7 +7,9 @@ use super::{
     Step::{self, Do, Until},
     common::{A_WHILE, GRANTED, PENDING, USUAL, granted, nothing, rejected, revoked, scenario},
 };
-use crate::stage::{ANOTHER, APPS, GATE, Part, PolicyForm, RELEASE, RUN_LABEL, Stage, VERIFY};
+use crate::stage::{
+    ANOTHER, APPS, GATE, Part, PolicyForm, RELEASE, RUN_LABEL, Stage, VERIFY, answered,
+};
 
 /// A policy that asks for the approval of the pod's own run.
 pub(super) const OF_RUNS: PolicyForm<'static> = PolicyForm {
@@ -44,11 +46,33 @@ const DELETE_CUSTOM_RUN: Step = Do("the CustomRun is deleted", |stage| {
 });
 
 /// The events of a run before, during and after its approval.
-pub(super) const RUNS: [Scenario; 25] = [
+pub(super) const RUNS: [Scenario; 26] = [
     scenario(
         "run-approved",
         began,
         &[PENDING, APPROVED, GRANTED, FINISH],
+        revoked,
+    ),
+    // F28: the gate lets every approver change labels.
+    scenario(
+        "one-of-two-approvals-loses-its-label",
+        asked_twice,
+        &[
+            PENDING,
+            Do("the other approval loses its label", |it| {
+                change_review(it, |it| it["metadata"]["labels"] = json!({}));
+            }),
+            APPROVED,
+            A_WHILE,
+            Do("it is approved, and has its label again", |it| {
+                change_review(it, |it| {
+                    answered(it, "approve", "approved");
+                    it["metadata"]["labels"] = json!({RUN_LABEL: RELEASE.name});
+                });
+            }),
+            GRANTED,
+            FINISH,
+        ],
         revoked,
     ),
     scenario(
@@ -364,6 +388,45 @@ fn begun_with(stage: &Stage, form: PolicyForm<'_>) {
 /// A run whose pod waits for its approval.
 fn began(stage: &Stage) {
     begun_with(stage, OF_RUNS);
+}
+
+/// The name of a second approval of the run, and of its `CustomRun`.
+const REVIEW: &str = "release-review";
+
+fn change_review(stage: &Stage, change: impl FnOnce(&mut Value)) {
+    stage.server.change("approvaltasks", APPS, REVIEW, change);
+}
+
+fn append(list: &mut Value, item: Value) {
+    if let Some(list) = list.as_array_mut() {
+        list.push(item);
+    }
+}
+
+/// A run that asks for two approvals, whose pod waits for both.
+fn asked_twice(stage: &Stage) {
+    prepared(stage, OF_RUNS);
+    stage.run_without(RELEASE, Part::Run);
+    stage.put_part(RELEASE, Part::Run, |it| {
+        let status = &mut it["status"];
+        let mut task = status["pipelineSpec"]["tasks"][0].clone();
+        task["name"] = "review".into();
+        append(&mut status["pipelineSpec"]["tasks"], task);
+        let child = RELEASE.child(Part::CustomRun, REVIEW, "review");
+        append(&mut status["childReferences"], child);
+    });
+    for part in [Part::CustomRun, Part::Approval] {
+        stage.put_part(RELEASE, part, |it| {
+            it["metadata"]["name"] = REVIEW.into();
+            it["metadata"]["uid"] = format!("{part:?}-review").into();
+            if part == Part::Approval {
+                let owner = &mut it["metadata"]["ownerReferences"][0];
+                owner["name"] = REVIEW.into();
+                owner["uid"] = format!("{:?}-review", Part::CustomRun).into();
+            }
+        });
+    }
+    stage.request_named("for-deploy", RELEASE.pod);
 }
 
 /// The same, and nothing that loses its owner is deleted.

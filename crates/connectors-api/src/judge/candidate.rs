@@ -138,6 +138,14 @@ impl CheckSelection {
         }
     }
 
+    /// The labels of all objects, if nothing else selects them.
+    pub(super) fn only_labels(&self) -> Option<&RenderedLabels> {
+        match self {
+            Self::ByPolicy(it) if it.fields.is_none() => Some(&it.labels),
+            Self::ByPolicy(_) | Self::ByGrant => None,
+        }
+    }
+
     /// The reason why an object does not belong to the check.
     pub(super) fn problem_with(
         &self,

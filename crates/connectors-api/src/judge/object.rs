@@ -1,6 +1,6 @@
 //! The evaluation of one object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -15,6 +15,7 @@ use crate::approval_kind::records_approvers;
 use crate::check_state::{CheckOutcome, ObjectState, StateError};
 use crate::lineage::{self, LineageVerdict, Unproven};
 use crate::object_ref::ObjectRef;
+use crate::template::RenderedLabels;
 
 /// Replaces a module's message that the pod's tenant may read and the policy's author may not.
 const HIDDEN: &str = "the policy's Rego module decided; its words are not shown because the pod is \
@@ -30,6 +31,8 @@ pub(super) struct FoundForCheck {
     pub(super) identity: Option<ObjectRef>,
     /// The verdict of the lineage; none if the check asks for no proof.
     pub(super) proof: Option<LineageVerdict>,
+    /// Another approval of the same run, which the check has not found.
+    pub(super) awaits: Option<String>,
     /// The creator of the pipeline run.
     creator: RunCreator,
 }
@@ -69,6 +72,7 @@ impl FoundForCheck {
             value,
             seen: None,
             proof: None,
+            awaits: None,
             creator: RunCreator::Unknown(
                 "no proof of lineage leads to its pipeline run".to_owned(),
             ),
@@ -105,9 +109,22 @@ impl FoundForCheck {
         }
     }
 
+    fn is_proven(&self) -> bool {
+        self.proof.as_ref().is_some_and(|it| it.proof().is_ok())
+    }
+
     /// The absence of a proof that the check asks for.
     pub(super) fn unproven(&self) -> Option<Unproven<'_>> {
         self.proof.as_ref()?.proof().err()
+    }
+
+    /// The pipeline run of the proof.
+    fn run<'a>(&self, objects: &'a [Value]) -> Option<&'a Value> {
+        let evidence = self.proof.as_ref()?.proof().ok()?;
+        let run = evidence.objects.first()?;
+        let is_it =
+            |it: &&Value| it.pointer("/metadata/uid") == Some(&Value::String(run.uid.clone()));
+        objects.iter().find(is_it)
     }
 
     /// A sort key that does not depend on the order in which the objects arrived.
@@ -235,6 +252,19 @@ impl FoundForCheck {
         }
     }
 
+    /// The result of a proven approval whose run asked for another one, which the check does not find.
+    pub(super) fn beside_missing(&self, other: &str) -> JudgedObject {
+        let identity = self.identity.clone().unwrap_or_default();
+        let message = format!(
+            "{identity}: its run asked for ApprovalTask {other} too, which is not there or has lost its labels; match: All \
+             waits for every approval of the run"
+        );
+        JudgedObject {
+            outcome: Some(CheckOutcome::Pending),
+            ..JudgedObject::failed(self, JudgeReason::OtherApprovalMissing.into(), message)
+        }
+    }
+
     /// The approvals that count for a check.
     fn approvals(&self, check: &Check) -> Approvals {
         let approvals = approvers::of(&self.value);
@@ -267,6 +297,29 @@ impl FoundForCheck {
     fn lineage(&self) -> Vec<ObjectRef> {
         let proof = self.proof.as_ref().and_then(|it| it.proof().ok());
         proof.map_or_else(Vec::new, |it| it.objects.clone())
+    }
+}
+
+/// Marks proven approvals whose run asked for one that is not among the objects.
+pub(super) fn await_others(
+    objects: &mut [FoundForCheck],
+    labels: &RenderedLabels,
+    lineage: &[Value],
+    steps: &mut usize,
+) {
+    // All proven objects belong to the pod's own run.
+    let Some(run) = objects.iter().find_map(|it| it.run(lineage)) else {
+        return;
+    };
+    let names = objects.iter().filter_map(|it| it.identity.as_ref());
+    let names: BTreeSet<_> = names.map(|it| it.name.as_str()).collect();
+    let missing = lineage::asked::not_found(run, labels, |name| names.contains(name), steps);
+    let missing = missing.map(|it| it.map(str::to_owned));
+    for object in objects.iter_mut().filter(|it| it.is_proven()) {
+        match &missing {
+            Ok(other) => object.awaits.clone_from(other),
+            Err(refusal) => object.proof = Some(LineageVerdict::Refused(refusal.clone())),
+        }
     }
 }
 

@@ -68,6 +68,8 @@ words! {
         ProofUnavailable,
         /// Objects between pod and approval are missing, so nothing is proven yet.
         LineageIncomplete,
+        /// The run asked for another approval too, and the check does not find it.
+        OtherApprovalMissing,
         /// Too few of the users that the policy names have approved.
         QuorumNotMet,
         /// The creator of the run must not approve, and no admission rule guarantees the creator's name.

@@ -745,6 +745,26 @@ fn of_runs() -> Vec<Situation> {
             "",
         ),
         row(
+            "the run asked for another approval, which has lost its labels",
+            |it| {
+                it.server.change("pipelineruns", "team-a", "run", |it| {
+                    let task = it["status"]["pipelineSpec"]["tasks"][0].clone();
+                    let tasks = it["status"]["pipelineSpec"]["tasks"].as_array_mut().unwrap();
+                    tasks.push(task);
+                    tasks.last_mut().unwrap()["name"] = "review".into();
+                    let children = it["status"]["childReferences"].as_array_mut().unwrap();
+                    children.push(json!({
+                        "apiVersion": "tekton.dev/v1beta1", "kind": "CustomRun", "name": "run-review",
+                        "pipelineTaskName": "review",
+                    }));
+                });
+                approve(it);
+            },
+            "Waits",
+            "its run asked for ApprovalTask run-review too",
+            "",
+        ),
+        row(
             "the TaskRun of the pod is gone",
             |it| it.server.delete("taskruns", "team-a", "run-deploy"),
             "Waits",

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::lineage::LineageReason;
 use crate::lineage::tests::World;
+use crate::lineage::{LineageReason, RunKind};
 
 /// A check of ApprovalTasks, asked for an honest run.
 pub(super) fn asked(world: &World) -> PolicyQuestion {
@@ -163,6 +163,150 @@ fn of_any_match_a_proven_one_is_enough_and_of_all_it_is_not() {
         forged["metadata"]["uid"] = "uid-a".into();
         question.candidates.get_mut("gate").unwrap().push(forged);
         assert_eq!(question.judged().only().verdict, expected, "{match_}");
+    }
+}
+
+/// A run that asks for a second approval, which is given too.
+fn with_review(world: &mut World) -> Value {
+    let run = world.run();
+    let mut task = run["status"]["pipelineSpec"]["tasks"]
+        .as_array()
+        .unwrap()
+        .clone();
+    task.retain(|it| it["name"] == "wait");
+    let mut task = task.remove(0);
+    task["name"] = "review".into();
+    for at in ["spec", "status"] {
+        let tasks = &mut run[at]["pipelineSpec"]["tasks"];
+        if let Some(tasks) = tasks.as_array_mut() {
+            tasks.push(task.clone());
+        }
+    }
+    run["metadata"]["labels"] = json!({"run": "r1"});
+    world.adopt(RunKind::CustomRun, "run-review", "review");
+    let mut custom_run = world.objects[1].clone();
+    custom_run["metadata"]["name"] = "run-review".into();
+    custom_run["metadata"]["uid"] = "uid-review".into();
+    world.objects.push(custom_run);
+    let mut review = world.approval.clone();
+    review["metadata"]["name"] = "run-review".into();
+    review["metadata"]["uid"] = "uid-review-task".into();
+    let owner = &mut review["metadata"]["ownerReferences"][0];
+    owner["name"] = "run-review".into();
+    owner["uid"] = "uid-review".into();
+    review["metadata"]["labels"] = json!({"run": "r1"});
+    review
+}
+
+/// The gate lets every approver change the labels of an approval.
+#[test]
+fn an_approval_of_the_run_that_labels_do_not_find_is_waited_for() {
+    let mut world = World::honest();
+    let review = with_review(&mut world);
+    let judgement = asked(&world).judged();
+    assert_eq!(
+        judgement.said(),
+        (Pending, JudgeReason::OtherApprovalMissing)
+    );
+    assert_eq!(judgement.rules, None);
+    let message = &judgement.only().message;
+    assert!(message.contains("ApprovalTask run-review"), "{message}");
+
+    let mut both = asked(&world);
+    both.candidates.get_mut("gate").unwrap().push(review);
+    assert_eq!(both.judged().said(), (Passed, JudgeReason::Approved));
+}
+
+#[test]
+fn only_approvals_that_the_check_would_select_are_waited_for() {
+    type Change = fn(&mut World, &mut PolicyQuestion);
+    let own = |task: &str| json!({"run": "r1", "tekton.dev/pipelineTask": task});
+    let by_task = move |task: &'static str| {
+        move |question: &mut PolicyQuestion| {
+            question.check()["selector"]["labels"] = own(task);
+            question.candidates.get_mut("gate").unwrap()[0]["metadata"]["labels"] = own("wait");
+        }
+    };
+    let table: [(&str, Change, AccessCheckReady); 9] = [
+        (
+            "any is enough",
+            |_, it| it.check()["match"] = "Any".into(),
+            Passed,
+        ),
+        (
+            "the run has not come to it",
+            |world, _| {
+                let children = world.run()["status"]["childReferences"].as_array_mut();
+                children.unwrap().pop();
+            },
+            Passed,
+        ),
+        (
+            "it asks for something else",
+            |world, _| {
+                let tasks = world.run()["status"]["pipelineSpec"]["tasks"]
+                    .as_array_mut()
+                    .unwrap();
+                tasks.last_mut().unwrap()["taskRef"]["kind"] = "Other".into();
+            },
+            Passed,
+        ),
+        (
+            "the run has no such label",
+            |world, _| world.run()["metadata"]["labels"] = json!({}),
+            Passed,
+        ),
+        (
+            "the run has no labels",
+            |world, _| world.run()["metadata"]["labels"] = Value::Null,
+            Passed,
+        ),
+        (
+            "fields select too",
+            |_, it| it.check()["selector"]["fieldSelector"] = json!({"status.state": "approved"}),
+            Passed,
+        ),
+        (
+            "no proof is asked for",
+            |_, it| it.check()["provenance"] = "None".into(),
+            Passed,
+        ),
+        (
+            "access was granted before",
+            |_, it| it.stage = Stage::AfterGrant,
+            Passed,
+        ),
+        (
+            "a module decides",
+            |_, it| it.check()["state"] = json!({"rego": "package approval"}),
+            Pending,
+        ),
+    ];
+    for (situation, change, expected) in table {
+        let mut world = World::honest();
+        with_review(&mut world);
+        let mut question = asked(&world);
+        change(&mut world, &mut question);
+        question.lineage = if question.stage == Stage::AfterGrant {
+            vec![world.run().clone()]
+        } else {
+            world.objects.clone()
+        };
+        let prepared = prepare(question).unwrap();
+        assert_eq!(prepared.rego_jobs().count(), 0, "{situation}");
+        let judgement = prepared.finish([]);
+        assert_eq!(
+            judgement.only().verdict,
+            expected,
+            "{situation}: {judgement:?}"
+        );
+    }
+    for (task, expected) in [("wait", Passed), ("review", Failed)] {
+        let mut world = World::honest();
+        with_review(&mut world);
+        let mut question = asked(&world);
+        by_task(task)(&mut question);
+        assert_eq!(question.judged().only().verdict, expected, "{task}");
     }
 }
 

@@ -39,7 +39,7 @@ impl World {
     }
 
     /// Puts another child into the run's list.
-    pub(super) fn adopt(&mut self, kind: RunKind, name: &str, task: &str) {
+    pub(crate) fn adopt(&mut self, kind: RunKind, name: &str, task: &str) {
         let entry = json!({
             "apiVersion": kind.api_version(), "kind": kind.as_str(), "name": name, "pipelineTaskName": task,
         });
