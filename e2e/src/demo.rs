@@ -135,7 +135,8 @@ pub fn play(target: &Target, workload_image: &str, progress: &Progress) -> Resul
     println!("\nA policy by which one approval would open the connector for every pod is refused:");
     match kubectl.apply(POLICY_TOO_WIDE) {
         Ok(_) => return Err(DemoError::TooWideAccepted),
-        Err(refusal) => println!("{refusal}"),
+        Err(CommandError::Failed { output, .. }) => println!("{output}"),
+        Err(other) => return Err(other.into()),
     }
     let story = Story {
         kubectl,

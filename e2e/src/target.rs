@@ -111,7 +111,11 @@ impl Kubectl {
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(self.flags());
+        // kubectl accepts no flag before the name of a plugin.
+        command.env("KUBECONFIG", &self.kubeconfig);
+        if let Some(cache) = &self.cache {
+            command.env("KUBECACHEDIR", cache);
+        }
         command
     }
 
