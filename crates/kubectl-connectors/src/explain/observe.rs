@@ -58,6 +58,15 @@ pub(super) enum AccessReviews {
     LeftOut,
 }
 
+/// What is read beside a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestLook<'a> {
+    /// Whether the API server is asked what the account and the pod may do.
+    pub(super) reviews: AccessReviews,
+    /// Further policies that may select accounts and namespaces by their labels.
+    pub(super) others: &'a [AccessPolicy],
+}
+
 /// The access that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct WantedAccess {
@@ -109,7 +118,11 @@ pub(super) async fn request(
             return Err(NothingToExplain::Missing(message));
         }
     };
-    Ok(request_read(reads, system_namespace, request, AccessReviews::Asked).await)
+    let look = RequestLook {
+        reviews: AccessReviews::Asked,
+        others: &[],
+    };
+    Ok(request_read(reads, system_namespace, request, look).await)
 }
 
 /// The same of a request that was read.
@@ -117,7 +130,7 @@ pub(super) async fn request_read(
     reads: &ClusterReads,
     system_namespace: &str,
     request: AccessRequest,
-    reviews: AccessReviews,
+    look: RequestLook<'_>,
 ) -> Observed {
     let spec = &request.spec;
     let context = &spec.context.object_ref;
@@ -154,7 +167,7 @@ pub(super) async fn request_read(
     let mut observer = Observer::new(reads, system_namespace, account, Some(pod));
     observer.unread = unread;
     observer.request = Some(request);
-    observer.reviews = reviews;
+    observer.look = look;
     observer.observe(vec![wanted], Vec::new()).await
 }
 
@@ -241,8 +254,8 @@ struct Observer<'a> {
     verb: &'a str,
     /// The request that is asked about.
     request: Option<AccessRequest>,
-    /// Whether the API server is asked what the account and the pod may do.
-    reviews: AccessReviews,
+    /// What is read beside it.
+    look: RequestLook<'a>,
     unread: Vec<MissedRead>,
 }
 
@@ -266,7 +279,10 @@ impl<'a> Observer<'a> {
             pod,
             verb: ANY_VERB,
             request: None,
-            reviews: AccessReviews::Asked,
+            look: RequestLook {
+                reviews: AccessReviews::Asked,
+                others: &[],
+            },
             unread: Vec::new(),
         }
     }
@@ -282,7 +298,8 @@ impl<'a> Observer<'a> {
         }
         let specs = || {
             let policies = namespaces.values().filter_map(|it| it.policies.as_ref());
-            policies.flatten().flatten().map(|it| &it.spec)
+            let policies = policies.flatten().flatten();
+            policies.chain(self.look.others).map(|it| &it.spec)
         };
         let needs_account = specs().any(looks_at_account);
         let needs_namespace = specs().any(looks_at_namespace);
@@ -378,7 +395,7 @@ impl<'a> Observer<'a> {
             namespace: &connector.namespace,
             connector: &connector.name,
         };
-        let standing = match self.reviews {
+        let standing = match self.look.reviews {
             AccessReviews::LeftOut => None,
             AccessReviews::Asked => {
                 let review = self.reads.may(&user, question).await;
@@ -397,7 +414,7 @@ impl<'a> Observer<'a> {
         let grant = match request.there() {
             Some(request)
                 if request.phase() == Some(Phase::Granted)
-                    && self.reviews == AccessReviews::Asked =>
+                    && self.look.reviews == AccessReviews::Asked =>
             {
                 Some(self.grant(request, &user, question).await)
             }

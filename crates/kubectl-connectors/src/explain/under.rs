@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::collect::{CheckLook, WriterSearch};
-use super::observe::AccessReviews;
+use super::observe::{AccessReviews, RequestLook};
 use super::report::{AccessShown, PodWord, PolicyShown, RuleShown};
 use super::seen::{AccessRead, Observed, PodRead, PolicyRead};
 use super::{collect, observe, tell};
@@ -61,8 +61,11 @@ pub async fn under_policies(
     others: &[AccessPolicy],
     now: Timestamp,
 ) -> (Option<UnderPolicies>, Vec<MissedRead>) {
-    let reviews = AccessReviews::LeftOut;
-    let mut observed = observe::request_read(reads, system_namespace, request, reviews).await;
+    let look = RequestLook {
+        reviews: AccessReviews::LeftOut,
+        others,
+    };
+    let mut observed = observe::request_read(reads, system_namespace, request, look).await;
     // The request of such a pod ends, whatever the policies are.
     let is_over = |pod: &PodRead| matches!(pod.word(), PodWord::Gone | PodWord::Finished);
     if observed.pod.as_ref().is_some_and(is_over) {

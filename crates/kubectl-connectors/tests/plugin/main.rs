@@ -15,6 +15,7 @@ mod convert_model;
 mod doctor;
 mod documents;
 mod explain;
+mod foretold;
 mod krew;
 mod lists;
 mod output;

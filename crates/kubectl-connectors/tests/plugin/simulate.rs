@@ -19,7 +19,7 @@ fn file(policies: &[Value]) -> TempDir {
 }
 
 /// The policy as its author has it in a file.
-fn written(change: impl FnOnce(&mut Value)) -> Value {
+pub(crate) fn written(change: impl FnOnce(&mut Value)) -> Value {
     let mut written = policy("approved-changes", "payments");
     for field in ["uid", "creationTimestamp"] {
         written["metadata"].as_object_mut().unwrap().remove(field);
@@ -28,7 +28,7 @@ fn written(change: impl FnOnce(&mut Value)) -> Value {
     written
 }
 
-fn granted(policy: &mut Value) -> &mut Value {
+pub(crate) fn granted(policy: &mut Value) -> &mut Value {
     &mut policy["spec"]["checkGrantedPermission"]
 }
 
@@ -36,7 +36,7 @@ fn others() -> Value {
     json!([{"kind": "ServiceAccount", "namespace": "team-b", "name": "builder"}])
 }
 
-fn standing(name: &str) -> Value {
+pub(crate) fn standing(name: &str) -> Value {
     written(|it| {
         it["metadata"]["name"] = name.into();
         it["spec"] = json!({
@@ -55,7 +55,7 @@ fn standing(name: &str) -> Value {
 }
 
 impl Cluster {
-    async fn simulated(&self, policies: &[Value], args: &[&str]) -> Outcome {
+    pub(crate) async fn simulated(&self, policies: &[Value], args: &[&str]) -> Outcome {
         self.simulated_as(&Caller::admin(), policies, args).await
     }
 
@@ -70,7 +70,7 @@ impl Cluster {
         outcome
     }
 
-    async fn simulation(&self, policies: &[Value]) -> (Value, u8) {
+    pub(crate) async fn simulation(&self, policies: &[Value]) -> (Value, u8) {
         let outcome = self.simulated(policies, &["-o", "json"]).await;
         let document = serde_json::from_str(&outcome.output);
         (
@@ -80,13 +80,13 @@ impl Cluster {
     }
 }
 
-fn only_request(simulation: &Value) -> &Value {
+pub(crate) fn only_request(simulation: &Value) -> &Value {
     let requests = simulation["requests"].as_array().unwrap();
     assert_eq!(requests.len(), 1, "{simulation:#}");
     &requests[0]
 }
 
-fn words(request: &Value) -> (&str, &str) {
+pub(crate) fn words(request: &Value) -> (&str, &str) {
     (
         request["before"].as_str().unwrap(),
         request["after"].as_str().unwrap(),

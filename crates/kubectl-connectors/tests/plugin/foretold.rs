@@ -1,0 +1,50 @@
+//! `policy simulate`: what decides about a request beside the checks of its policies.
+
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, START, change, policy};
+use crate::simulate::{granted, only_request, words, written};
+
+/// A change request of `build-1` that another label finds.
+fn approved_by_name(cluster: &Cluster) {
+    let mut other = change("chg-7", Some("approved"));
+    other["metadata"]["labels"] = json!({"of": "build-1"});
+    cluster.put(other);
+}
+
+/// The policy with a check that finds it.
+fn finds_by_name() -> Value {
+    written(|it| {
+        let check = &mut granted(it)["spec"]["checks"][0];
+        check["selector"]["labels"] = json!({"of": "{.object.metadata.name}"});
+    })
+}
+
+/// The labels were read for the policies of the cluster alone.
+#[tokio::test]
+async fn a_policy_that_selects_accounts_or_namespaces_by_labels_is_foretold_where_none_did() {
+    let cluster = Cluster::waiting();
+    cluster.server.change("namespaces", "", "team-a", |it| {
+        it["metadata"]["labels"] = json!({"team": "x"});
+    });
+    cluster.put(json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": "builder", "namespace": "team-a", "labels": {"role": "ci"}},
+    }));
+    cluster.policy(|it| {
+        granted(it)["requesters"] = json!([{"kind": "ServiceAccount", "name": "other"}]);
+    });
+    let team = json!({"matchLabels": {"team": "x"}});
+    for subject in [
+        json!({"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": team}),
+        json!({
+            "kind": "ServiceAccount", "nameSelector": {"matchLabels": {"role": "ci"}}, "namespaceSelector": team,
+        }),
+    ] {
+        let wide = written(|it| granted(it)["requesters"] = json!([subject]));
+        let (simulation, _) = cluster.simulation(&[wide]).await;
+        let found = only_request(&simulation);
+        assert_eq!(words(found), ("NoPolicy", "Waits"), "{subject}");
+    }
+}
+
