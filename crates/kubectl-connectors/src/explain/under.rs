@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::access_policy::CheckGrantedPermission;
+use connectors_api::access_request::GrantState;
 use connectors_api::policy_words::PolicyWord;
 use connectors_api::reason::AccessCheckReady;
 use connectors_api::{AccessPolicy, AccessRequest};
@@ -104,6 +105,7 @@ fn under(observed: &Observed, now: Timestamp) -> Vec<AccessUnder> {
     let shown = tell::explain(observed, now).accesses.into_iter();
     let both = shown.zip(&observed.accesses);
     both.map(|(mut shown, read)| {
+        refuse_decided(&mut shown);
         refuse_late(&mut shown, read, now);
         AccessUnder {
             standing: standing(read),
@@ -118,6 +120,20 @@ fn under(observed: &Observed, now: Timestamp) -> Vec<AccessUnder> {
 fn granted_part(policy: &PolicyRead) -> Option<&CheckGrantedPermission> {
     let policy = policy.policy.as_ref().ok()?;
     policy.spec.check_granted_permission.as_ref()
+}
+
+/// Policies that refused the request before, or whose grant ended, refuse it for good. It does not matter whether they
+/// still apply.
+fn refuse_decided(shown: &mut AccessShown) {
+    let ended = |it: &&mut PolicyShown| {
+        let grant = it.grant.as_ref();
+        grant.is_some_and(|it| it.state == GrantState::Ended)
+    };
+    for policy in shown.policies.iter_mut().filter(ended) {
+        policy.applies = PolicyWord::Yes;
+        policy.verdict = Some(AccessCheckReady::AccessCheckRejected);
+        policy.rules.clear();
+    }
 }
 
 /// Policies whose time to wait is over refuse, whatever their checks say.

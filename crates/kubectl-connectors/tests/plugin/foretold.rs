@@ -48,3 +48,29 @@ async fn a_policy_that_selects_accounts_or_namespaces_by_labels_is_foretold_wher
     }
 }
 
+/// The policy does not decide on this request again.
+#[tokio::test]
+async fn a_policy_that_refused_before_does_not_keep_a_request_waiting() {
+    let cluster = Cluster::waiting();
+    cluster.put(change("chg-42", Some("rejected")));
+    let mut other = policy("other", "payments");
+    other["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["labels"] =
+        json!({"of": "{.object.metadata.name}"});
+    cluster.put(other.clone());
+    cluster.server.change(
+        "accessrequests",
+        "payments",
+        &cluster.first_request(),
+        |it| {
+            it["status"]["phase"] = "Pending".into();
+            it["status"]["policies"] = json!([{
+                "policy": {"metadata": {"name": "approved-changes", "uid": "uid-approved-changes"}},
+                "grant": {"state": "Ended", "reason": "CheckRejected", "endedAt": START},
+            }]);
+        },
+    );
+    let rejecting = written(|it| it["metadata"]["name"] = "other".into());
+    let (simulation, _) = cluster.simulation(&[rejecting]).await;
+    assert_eq!(words(only_request(&simulation)), ("Waits", "Refused"));
+}
+
