@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::collect::{CheckLook, WriterSearch};
 use super::observe::{AccessReviews, RequestLook};
-use super::report::{AccessShown, PodWord, PolicyShown, RuleShown};
+use super::report::{AccessShown, GatingWord, PodWord, PolicyShown, RuleShown};
 use super::seen::{AccessRead, Observed, PodRead, PolicyRead};
 use super::{collect, observe, tell};
 use crate::modules::Modules;
@@ -23,6 +23,8 @@ use crate::unread::{MissedRead, Presence};
 /// The access of a request under two sets of policies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnderPolicies {
+    /// Why nothing new is granted, whatever the checks say.
+    pub barred: Option<String>,
     /// False if it is known that there is no connector of this name.
     pub has_connector: bool,
     /// Under the policies that there are.
@@ -92,13 +94,28 @@ pub async fn under_policies(
     }
     Box::pin(collect::judge_these(reads, modules, &mut observed, look)).await;
     let after = under(&observed, now);
+    let barred = barred(&observed);
     let both = before.into_iter().zip(after).zip(&observed.accesses);
     let mut found = both.map(|((before, after), read)| UnderPolicies {
+        barred: barred.clone(),
         has_connector: read.labels != Presence::Absent,
         before,
         after,
     });
     (found.next(), observed.unread)
+}
+
+/// Why nothing new is granted, whatever the checks say.
+fn barred(observed: &Observed) -> Option<String> {
+    if observed.gating() == GatingWord::Off {
+        return Some("approvals are switched off, and nothing new is granted".to_owned());
+    }
+    let pod = observed.pod.as_ref();
+    let pod = pod.filter(|it| it.word() == PodWord::Terminating)?;
+    let name = &pod.name;
+    Some(format!(
+        "pod {name} is being deleted, and nothing is granted to it any more"
+    ))
 }
 
 fn under(observed: &Observed, now: Timestamp) -> Vec<AccessUnder> {

@@ -20,8 +20,8 @@ pub(super) fn of(
     request: &AccessRequest,
     under: &UnderPolicies,
 ) -> (Option<RequestForecast>, bool) {
-    let (before, _) = word(request, &under.before, under.has_connector);
-    let (after, because) = word(request, &under.after, under.has_connector);
+    let (before, _) = word(request, under, &under.before);
+    let (after, because) = word(request, under, &under.after);
     let is_unknown = before == ForecastWord::Unknown || after == ForecastWord::Unknown;
     let rules = |word, of: &AccessUnder| {
         if word == ForecastWord::Granted {
@@ -77,7 +77,7 @@ pub(super) fn of_granted(
 ) -> (Option<RequestForecast>, bool) {
     let is_unknown = under.has_connector && under.after.is_doubtful();
     let more = under.newly_passing();
-    if more.is_empty() || !under.has_connector {
+    if more.is_empty() || !under.has_connector || under.barred.is_some() {
         return (None, is_unknown);
     }
     let names: Vec<_> = more.iter().map(|it| it.name.as_str()).collect();
@@ -105,8 +105,8 @@ pub(super) fn of_granted(
 /// The result as a word, by the rule of `policy test`, and why.
 fn word(
     request: &AccessRequest,
+    both: &UnderPolicies,
     under: &AccessUnder,
-    has_connector: bool,
 ) -> (ForecastWord, String) {
     let spec = &request.spec;
     let object = &spec.context.object_ref;
@@ -127,11 +127,14 @@ fn word(
         .map(|(name, _)| name.clone())
         .collect();
     let mount = MountQuestion {
-        has_connector,
+        has_connector: both.has_connector,
         forms,
         standing,
     };
     let (access, because) = compare::access_of(&under.shown.policies, &mount);
+    if let (AccessExpected::Granted, Some(barred)) = (access, &both.barred) {
+        return (ForecastWord::Waits, barred.clone());
+    }
     let word = match access {
         AccessExpected::Standing => ForecastWord::Standing,
         AccessExpected::Granted => ForecastWord::Granted,

@@ -74,3 +74,45 @@ async fn a_policy_that_refused_before_does_not_keep_a_request_waiting() {
     assert_eq!(words(only_request(&simulation)), ("Waits", "Refused"));
 }
 
+#[tokio::test]
+async fn nothing_is_granted_while_approvals_are_off_or_to_a_pod_that_is_deleted() {
+    type Bar = fn(&Cluster);
+    let bars: [(Bar, &str); 2] = [
+        (
+            |cluster| {
+                let system = "connectors-system";
+                cluster
+                    .server
+                    .change("configmaps", system, "connectors-config", |it| {
+                        it["data"]["enable-connectors-approval"] = "false".into();
+                    });
+            },
+            "approvals are switched off",
+        ),
+        (
+            |cluster| {
+                cluster.server.change("pods", "team-a", "build-1", |it| {
+                    it["metadata"]["finalizers"] = json!(["example.com/keeps"]);
+                });
+                cluster.server.delete("pods", "team-a", "build-1");
+            },
+            "pod team-a/build-1 is being deleted",
+        ),
+    ];
+    for (bar, why) in bars {
+        let cluster = Cluster::waiting();
+        approved_by_name(&cluster);
+        bar(&cluster);
+        let new = {
+            let mut new = finds_by_name();
+            new["metadata"]["name"] = "also".into();
+            new
+        };
+        cluster.policy(|it| granted(it)["requesters"] = json!([]));
+        let (simulation, _) = cluster.simulation(&[new]).await;
+        let found = only_request(&simulation);
+        assert_eq!(words(found), ("NoPolicy", "Waits"), "{why}");
+        assert!(found["because"].as_str().unwrap().contains(why), "{found}");
+    }
+}
+
