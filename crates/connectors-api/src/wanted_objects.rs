@@ -99,6 +99,17 @@ pub fn kind_missing(kind: &ObjectKind) -> String {
     format!("there is no kind {kind} of {api_version} in this cluster")
 }
 
+/// The sentence for a kind that the controller may not read, with the remedy. Its own ClusterRole is aggregated from
+/// others, so a rule that is added to it directly does not persist.
+#[must_use]
+pub fn kind_forbidden(plural: &str, group: &str) -> String {
+    format!(
+        "{plural} may not be read; add the kind to the chart's checks.kinds, or label \
+         connectors.alauda.io/aggregate-to-check-reader: \"true\" a ClusterRole with the rule \
+         {{apiGroups: [\"{group}\"], resources: [\"{plural}\"], verbs: [get, list, watch]}}"
+    )
+}
+
 /// The selections of a policy's checks. Selectors are not parsed here, but once for each version of a policy.
 #[must_use]
 pub fn wanted(compiled: &CompiledPolicy, pod: &Value, shared: &SharedFields) -> Vec<WantedObjects> {

@@ -372,12 +372,39 @@ impl ClusterReads {
         user: &authz::User,
         question: ReviewOf<'_>,
     ) -> ReadResult<SubjectAccessReviewStatus> {
+        let asked = format!("{} {question:?}", user.name);
+        self.reviewed(user, attributes(question), &asked).await
+    }
+
+    /// Whether an account may list the objects of a kind in all namespaces.
+    pub async fn may_list(
+        &self,
+        user: &authz::User,
+        resource: &ApiResource,
+    ) -> ReadResult<SubjectAccessReviewStatus> {
+        let attributes = ResourceAttributes {
+            group: Some(resource.group.clone()),
+            resource: Some(resource.plural.clone()),
+            verb: Some(ReadVerb::List.as_str().to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let resource = resource_name(&resource.plural, &resource.group);
+        let asked = format!("{} {}", user.name, list(&resource, ""));
+        self.reviewed(user, attributes, &asked).await
+    }
+
+    async fn reviewed(
+        &self,
+        user: &authz::User,
+        attributes: ResourceAttributes,
+        asked: &str,
+    ) -> ReadResult<SubjectAccessReviewStatus> {
         let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 user: Some(user.name.clone()),
                 groups: Some(user.groups.clone()),
-                resource_attributes: Some(attributes(question)),
+                resource_attributes: Some(attributes),
                 ..SubjectAccessReviewSpec::default()
             },
             ..SubjectAccessReview::default()
@@ -388,8 +415,7 @@ impl ClusterReads {
             let answer = self.call(read, || api.create(&params, &review)).await?;
             Ok(answer.status.unwrap_or_default())
         };
-        let asked = format!("{} {question:?}", user.name);
-        self.remembered(read, &asked, answer).await
+        self.remembered(read, asked, answer).await
     }
 
     /// Whether the user may do something.

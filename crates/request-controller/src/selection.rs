@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 pub use connectors_api::wanted_objects::{
-    CheckTrouble, Selection, SelectsNothing, WantedObjects, kind_missing, wanted,
+    CheckTrouble, Selection, SelectsNothing, WantedObjects, kind_forbidden, kind_missing, wanted,
 };
 
 /// True when a check's reason is an error of its policy, which is found before any object is read.

@@ -13,7 +13,9 @@ use connectors_api::judge::{
 use connectors_api::lineage::{self, LineageQuestion, MOST_OBJECTS};
 use connectors_api::reason::AccessCheckReady;
 use connectors_api::shared_fields::{FieldPath, SharedFields};
-use connectors_api::wanted_objects::{self, CheckTrouble, WantedObjects, kind_missing};
+use connectors_api::wanted_objects::{
+    self, CheckTrouble, WantedObjects, kind_forbidden, kind_missing,
+};
 use connectors_api::{AccessPolicy, names};
 use jiff::Timestamp;
 use kube::core::ApiResource;
@@ -42,6 +44,8 @@ pub(super) struct CheckLook<'a> {
     pub(super) is_granted_too: bool,
     /// Whether the output names who may write the state of awaited objects.
     pub(super) writers: WriterSearch,
+    /// The account that reads the objects in the cluster, if its rights count.
+    pub(super) reader: Option<&'a authz::User>,
 }
 
 /// Judges the policies that apply and have not decided yet.
@@ -74,6 +78,7 @@ pub(super) async fn judge_these(
         rbac: None,
         writers: look.writers,
         known: look.known,
+        reader: look.reader,
         unread: Vec::new(),
     };
     for (access, policy) in to_judge(observed, look.is_granted_too) {
@@ -165,6 +170,8 @@ struct Collector<'a> {
     writers: WriterSearch,
     /// An object that was read before.
     known: Option<&'a Value>,
+    /// The account that reads the objects in the cluster, if its rights count.
+    reader: Option<&'a authz::User>,
     unread: Vec<MissedRead>,
 }
 
@@ -270,6 +277,10 @@ impl Collector<'_> {
             }
             Err(unread) => return Err(CheckProblem::Unread(unread)),
         };
+        if self.is_forbidden(&resource).await {
+            let message = kind_forbidden(&resource.plural, &resource.group);
+            return trouble(CheckTrouble::KindForbidden, message);
+        }
         let labels = selection.labels.to_string();
         let listed = self
             .reads
@@ -294,6 +305,16 @@ impl Collector<'_> {
             writers: None,
         };
         Ok((objects.map(candidate).collect(), listed.problem))
+    }
+
+    /// True if it is known that the reader may not list the objects of a kind. A user without the right to ask takes the
+    /// rights of the installation for granted.
+    async fn is_forbidden(&self, resource: &ApiResource) -> bool {
+        let Some(reader) = self.reader else {
+            return false;
+        };
+        let review = self.reads.may_list(reader, resource).await;
+        review.is_ok_and(|it| !it.allowed)
     }
 
     async fn served(&mut self, kind: &ObjectKind) -> ReadResult<KindServed> {

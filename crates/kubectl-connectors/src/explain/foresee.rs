@@ -100,6 +100,7 @@ pub async fn foresee(
         known,
         is_granted_too: true,
         writers: WriterSearch::LeftOut,
+        reader: None,
     };
     Box::pin(collect::judge_these(reads, modules, &mut observed, look)).await;
     let before = tell::explain(&observed, now);

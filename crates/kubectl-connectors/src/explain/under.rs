@@ -20,6 +20,9 @@ use crate::reads::ClusterReads;
 use crate::terms::NamespacedName;
 use crate::unread::{MissedRead, Presence};
 
+/// The account that reads the objects of checks.
+const READER: &str = "request-controller";
+
 /// The access of a request under two sets of policies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnderPolicies {
@@ -82,10 +85,12 @@ pub async fn under_policies(
             access.grant = None;
         }
     }
+    let reader = authz::User::service_account(system_namespace, READER);
     let look = CheckLook {
         known: None,
         is_granted_too: stage == RequestStage::AsItIs,
         writers: WriterSearch::LeftOut,
+        reader: Some(&reader),
     };
     Box::pin(collect::judge_these(reads, modules, &mut observed, look)).await;
     let before = under(&observed, now);

@@ -150,6 +150,7 @@ impl Cluster {
             cluster
                 .put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
         }
+        cluster.reads_checks();
         cluster.put(json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "connectors-config", "namespace": "connectors-system"},
@@ -161,6 +162,25 @@ impl Cluster {
             "spec": {"connectorClassName": "oci", "address": "https://harbor.example.com"},
         }));
         cluster
+    }
+
+    /// The request-controller may read the kinds of approvals.
+    fn reads_checks(&self) {
+        let rbac = "rbac.authorization.k8s.io";
+        self.put(json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "check-reader"},
+            "rules": [
+                {"apiGroups": ["itsm.example.com"], "resources": ["changerequests"], "verbs": ["get", "list", "watch"]},
+                {"apiGroups": ["openshift-pipelines.org", "tekton.dev"], "resources": ["*"], "verbs": ["get", "list", "watch"]},
+            ],
+        }));
+        self.put(json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "check-reader"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "check-reader"},
+            "subjects": [
+                {"kind": "ServiceAccount", "namespace": "connectors-system", "name": "request-controller"},
+            ],
+        }));
     }
 
     /// With a policy, and a pod whose request waits.

@@ -116,3 +116,26 @@ async fn nothing_is_granted_while_approvals_are_off_or_to_a_pod_that_is_deleted(
     }
 }
 
+/// The policy-controller says the same with the condition `ChecksValid`, once the policy is there.
+#[tokio::test]
+async fn a_check_of_a_kind_that_the_request_controller_may_not_read_lets_nothing_through() {
+    let cluster = Cluster::waiting();
+    approved_by_name(&cluster);
+    let (simulation, _) = cluster.simulation(&[finds_by_name()]).await;
+    assert_eq!(words(only_request(&simulation)), ("Waits", "Granted"));
+    cluster
+        .server
+        .change("clusterroles", "", "check-reader", |it| {
+            it["rules"] = json!([]);
+        });
+    let (simulation, _) = cluster.simulation(&[finds_by_name()]).await;
+    assert_eq!(words(only_request(&simulation)), ("Waits", "Waits"));
+    cluster.policy(|it| granted(it)["requesters"] = json!([]));
+    let (simulation, _) = cluster.simulation(&[finds_by_name()]).await;
+    let because = only_request(&simulation)["because"].as_str().unwrap();
+    assert!(
+        because.contains("changerequests may not be read"),
+        "{because}"
+    );
+}
+

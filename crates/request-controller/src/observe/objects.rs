@@ -23,7 +23,8 @@ use crate::{
     check_object::{self, CheckObject},
     dynamic::{self, FoundKind as KindFound},
     selection::{
-        CheckCandidates, CheckTrouble, FoundCandidates, Selection, WantedObjects, kind_missing,
+        CheckCandidates, CheckTrouble, FoundCandidates, Selection, WantedObjects, kind_forbidden,
+        kind_missing,
     },
     verdict::EvidenceLook,
 };
@@ -348,15 +349,8 @@ pub(super) fn says_nothing(kind: &ObjectKind, object: &CheckObject) -> (CheckTro
     (CheckTrouble::ObjectUnreadable, message)
 }
 
-/// The message includes the remedy. The controller's own ClusterRole is aggregated from others, so a rule that is
-/// added to it directly does not persist.
 fn forbidden(plural: &str, group: &str) -> (CheckTrouble, String) {
-    let message = format!(
-        "{plural} may not be read; add the kind to the chart's checks.kinds, or label \
-         connectors.alauda.io/aggregate-to-check-reader: \"true\" a ClusterRole with the rule \
-         {{apiGroups: [\"{group}\"], resources: [\"{plural}\"], verbs: [get, list, watch]}}"
-    );
-    (CheckTrouble::KindForbidden, message)
+    (CheckTrouble::KindForbidden, kind_forbidden(plural, group))
 }
 
 #[cfg(test)]
