@@ -155,6 +155,10 @@ impl Simulator<'_> {
         let Some(listed) = known(listed, &mut self.unread) else {
             return;
         };
+        let unreadable: BTreeSet<String> = listed
+            .iter()
+            .filter_map(|it| it.as_ref().err()?.metadata.name.clone())
+            .collect();
         // An unreadable policy gives nothing.
         let before: Vec<AccessPolicy> = listed
             .into_iter()
@@ -165,8 +169,9 @@ impl Simulator<'_> {
             let name = other.name_any();
             let there = before.iter().find(|it| it.name_any() == name);
             self.simulation.policies.push(SimulatedPolicy {
-                name: NamespacedName::new(namespace, name),
+                name: NamespacedName::new(namespace, name.clone()),
                 state: match there {
+                    None if unreadable.contains(&name) => SimulatedWord::Changed,
                     None => SimulatedWord::New,
                     Some(there) if there.spec == other.spec => SimulatedWord::Same,
                     Some(_) => SimulatedWord::Changed,

@@ -139,3 +139,10 @@ async fn a_check_of_a_kind_that_the_request_controller_may_not_read_lets_nothing
     );
 }
 
+#[tokio::test]
+async fn a_policy_in_place_of_one_that_cannot_be_read_is_changed_and_not_new() {
+    let cluster = Cluster::waiting();
+    cluster.policy(|it| it["spec"]["conector"] = json!({}));
+    let (simulation, _) = cluster.simulation(&[written(|_| {})]).await;
+    assert_eq!(simulation["policies"][0]["state"], "Changed");
+}
