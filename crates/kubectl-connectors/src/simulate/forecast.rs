@@ -93,7 +93,7 @@ pub(super) fn of_granted(
         before: ForecastWord::Granted,
         after: ForecastWord::Granted,
         because: format!(
-            "it keeps its grant, and at once gets more by policy {}",
+            "it keeps its grant, and with the next sweep of the request-controller gets more by policy {}",
             names.join(", ")
         ),
         rules_before: Vec::new(),

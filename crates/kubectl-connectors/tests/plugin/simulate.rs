@@ -434,7 +434,7 @@ async fn a_granted_request_gets_more_by_a_new_policy() {
     let also = written(|it| it["metadata"]["name"] = "also".into());
     let (simulation, code) = cluster.simulation(&[also]).await;
     assert_eq!(code, 1, "{simulation:#}");
-    let told = "it keeps its grant, and at once gets more by policy also";
+    let told = "it keeps its grant, and with the next sweep of the request-controller gets more by policy also";
     assert!(simulation.to_string().contains(told), "{simulation:#}");
 }
 
