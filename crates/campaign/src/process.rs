@@ -44,6 +44,7 @@ pub struct Processes {
     stage: Stage,
     oracle: Oracle,
     retention: SignedDuration,
+    sweep_every: Duration,
     running: Arc<Mutex<BTreeMap<String, Running>>>,
 }
 
@@ -63,8 +64,16 @@ impl Processes {
             stage,
             oracle,
             retention: SignedDuration::try_from(retention).unwrap_or(SignedDuration::MAX),
+            sweep_every: SWEEP,
             running: Arc::default(),
         }
+    }
+
+    /// With another interval of sweeps.
+    #[must_use]
+    pub const fn sweeping(mut self, every: Duration) -> Self {
+        self.sweep_every = every;
+        self
     }
 
     /// Starts a process of that pod.
@@ -85,7 +94,7 @@ impl Processes {
             namespace: namespace.to_owned(),
             identity: pod.to_owned(),
             lease: LeaseTerms::default(),
-            sweep_every: SWEEP,
+            sweep_every: self.sweep_every,
             retention: self.retention,
             most_waiting: 100,
             lanes: [Handle::current(), Handle::current()],
