@@ -23,7 +23,7 @@ use crate::terms::NamespacedName;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Simulation {
-    /// The policies of the files.
+    /// The policies of the files, and those that would be deleted.
     pub policies: Vec<SimulatedPolicy>,
     /// The requests whose result would be another one.
     pub requests: Vec<RequestForecast>,
@@ -40,7 +40,7 @@ pub struct Simulation {
     pub complete: bool,
 }
 
-/// A policy of a file.
+/// A policy of a file, or one that would be deleted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulatedPolicy {
@@ -60,6 +60,8 @@ pub enum SimulatedWord {
     Changed,
     /// There is one with the same spec.
     Same,
+    /// It would be deleted.
+    Deleted,
 }
 
 /// The result of a request, before and afterwards.
@@ -85,10 +87,10 @@ pub struct RequestForecast {
     pub after: ForecastWord,
     /// Why, as a sentence.
     pub because: String,
-    /// The rules that the pod would get before.
+    /// The rules that the pod would get before. Of a granted request: those that it loses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules_before: Vec<RuleShown>,
-    /// The rules that the pod would get afterwards.
+    /// The rules that the pod would get afterwards. Of a granted request: those that it gets in addition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules_after: Vec<RuleShown>,
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 
 use super::questions::ScopeArgs;
+use super::words::{self, WrittenPolicy};
 use crate::convert::ShippedVersion;
 use crate::policy_test::report::TestFormat;
 
@@ -74,6 +75,9 @@ Examples:
   # Which waiting pods would be let in or refused, and which accounts would gain or lose a permission?
   kubectl connectors policy simulate -f policies/payments.yaml -n payments
 
+  # Which grants would end with a policy?
+  kubectl connectors policy simulate --delete approved-changes -n payments
+
   # Policies of several namespaces, for a program
   kubectl connectors policy simulate -f policies -A -o json
 
@@ -100,8 +104,17 @@ pub enum PolicyCommand {
 #[derive(Debug, clap::Args)]
 pub struct SimulateArgs {
     /// A file or directory of policies; may be given several times
-    #[arg(short, long = "filename", value_name = "FILE", required = true)]
+    #[arg(
+        short,
+        long = "filename",
+        value_name = "FILE",
+        required_unless_present = "deleted"
+    )]
     pub files: Vec<PathBuf>,
+
+    /// A policy that would be deleted, as NAME or NAMESPACE/NAME; may be given several times
+    #[arg(long = "delete", value_name = "NAME", value_parser = words::written_policy)]
+    pub deleted: Vec<WrittenPolicy>,
 
     /// The namespaces of the policies
     #[command(flatten)]

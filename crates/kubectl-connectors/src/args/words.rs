@@ -39,6 +39,28 @@ pub(super) fn written_connector(text: &str) -> Result<WrittenConnector, String> 
     }
 }
 
+/// A policy as it is written: without a namespace, that of the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenPolicy(String);
+
+impl WrittenPolicy {
+    /// Its namespace and name, in this namespace if it names none.
+    #[must_use]
+    pub fn within(&self, namespace: &str) -> NamespacedName {
+        let (namespace, name) = self.0.split_once('/').unwrap_or((namespace, &self.0));
+        NamespacedName::new(namespace, name)
+    }
+}
+
+pub(super) fn written_policy(text: &str) -> Result<WrittenPolicy, String> {
+    let (namespace, name) = text.split_once('/').unwrap_or(("namespace", text));
+    if is_dns_label(namespace) && is_dns_subdomain(name) {
+        Ok(WrittenPolicy(text.to_owned()))
+    } else {
+        Err("write a policy as NAME or NAMESPACE/NAME".to_owned())
+    }
+}
+
 pub(super) fn phase(text: &str) -> Result<Phase, String> {
     let mut all = Phase::ALL.iter();
     let found = all.find(|it| it.as_str().eq_ignore_ascii_case(text));

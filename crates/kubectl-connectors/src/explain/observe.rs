@@ -58,7 +58,7 @@ pub(super) enum AccessReviews {
     LeftOut,
 }
 
-/// What is read beside a request.
+/// The reads beside a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestLook<'a> {
     /// Whether the API server is asked what the account and the pod may do.
@@ -254,7 +254,7 @@ struct Observer<'a> {
     verb: &'a str,
     /// The request that is asked about.
     request: Option<AccessRequest>,
-    /// What is read beside it.
+    /// The reads beside it.
     look: RequestLook<'a>,
     unread: Vec<MissedRead>,
 }

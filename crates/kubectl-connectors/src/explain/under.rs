@@ -23,11 +23,22 @@ use crate::unread::{MissedRead, Presence};
 /// The account that reads the objects of checks.
 const READER: &str = "request-controller";
 
+/// The changes of the policies of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyChanges<'a> {
+    /// Policies in place of those of the same name, or beside them.
+    pub written: &'a [AccessPolicy],
+    /// The policies that are deleted.
+    pub deleted: &'a [NamespacedName],
+}
+
 /// The access of a request under two sets of policies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnderPolicies {
     /// Why nothing new is granted, whatever the checks say.
     pub barred: Option<String>,
+    /// The policies whose grants end, because they are deleted.
+    pub ending: Vec<PolicyShown>,
     /// False if it is known that there is no connector of this name.
     pub has_connector: bool,
     /// Under the policies that there are.
@@ -56,20 +67,19 @@ pub enum RequestStage {
     Anew,
 }
 
-/// The access of a request under the policies that there are, and with these in place of those of the same name or
-/// beside them. None if the pod is over.
+/// The access of a request under the policies that there are, and after these changes. None if the pod is over.
 pub async fn under_policies(
     reads: &ClusterReads,
     modules: &Modules,
     request: AccessRequest,
     stage: RequestStage,
     system_namespace: &str,
-    others: &[AccessPolicy],
+    changes: PolicyChanges<'_>,
     now: Timestamp,
 ) -> (Option<UnderPolicies>, Vec<MissedRead>) {
     let look = RequestLook {
         reviews: AccessReviews::LeftOut,
-        others,
+        others: changes.written,
     };
     let mut observed = observe::request_read(reads, system_namespace, request, look).await;
     // The request of such a pod ends, whatever the policies are.
@@ -95,14 +105,24 @@ pub async fn under_policies(
     Box::pin(collect::judge_these(reads, modules, &mut observed, look)).await;
     let before = under(&observed, now);
     for access in &mut observed.accesses {
-        replace(access, others);
+        change(access, changes);
     }
     Box::pin(collect::judge_these(reads, modules, &mut observed, look)).await;
     let after = under(&observed, now);
     let barred = barred(&observed);
+    let is_deleted = |namespace: &str, name: &str| {
+        let mut deleted = changes.deleted.iter();
+        deleted.any(|it| it.namespace == namespace && it.name == name)
+    };
+    let ending = |before: &AccessUnder| {
+        let namespace = &before.shown.connector.namespace;
+        let held = before.held().filter(|it| is_deleted(namespace, &it.name));
+        held.cloned().collect()
+    };
     let both = before.into_iter().zip(after).zip(&observed.accesses);
     let mut found = both.map(|((before, after), read)| UnderPolicies {
         barred: barred.clone(),
+        ending: ending(&before),
         has_connector: read.labels != Presence::Absent,
         before,
         after,
@@ -215,12 +235,17 @@ fn standing(access: &AccessRead) -> BTreeMap<String, Vec<RuleShown>> {
         .collect()
 }
 
-fn replace(access: &mut AccessRead, others: &[AccessPolicy]) {
+fn change(access: &mut AccessRead, changes: PolicyChanges<'_>) {
     let Some(policies) = &mut access.policies else {
         return;
     };
+    let is_here = |it: &&NamespacedName| it.namespace == access.connector.namespace;
+    for deleted in changes.deleted.iter().filter(is_here) {
+        policies.retain(|it| it.name != deleted.name);
+    }
     let namespace = Some(access.connector.namespace.as_str());
-    let of_namespace = others
+    let of_namespace = changes
+        .written
         .iter()
         .filter(|it| it.metadata.namespace.as_deref() == namespace);
     for other in of_namespace {
@@ -268,7 +293,7 @@ impl UnderPolicies {
         told.collect()
     }
 
-    /// The policies that pass with those of the files, and do not without them.
+    /// The policies that pass afterwards, and did not before. The end of a grant lets the controller look at all that pass.
     #[must_use]
     pub fn newly_passing(&self) -> Vec<&PolicyShown> {
         let passes = |it: &&PolicyShown| {
@@ -276,14 +301,35 @@ impl UnderPolicies {
                 && it.grant.is_none()
                 && it.verdict == Some(AccessCheckReady::AccessCheckPassed)
         };
+        if !self.has_connector || self.barred.is_some() {
+            return Vec::new();
+        }
         let before = &self.before.shown.policies;
         let did = |name: &str| before.iter().any(|it| it.name == name && passes(&it));
         let after = self.after.shown.policies.iter();
-        after.filter(passes).filter(|it| !did(&it.name)).collect()
+        after
+            .filter(passes)
+            .filter(|it| !self.ending.is_empty() || !did(&it.name))
+            .collect()
+    }
+
+    /// True when a grant of the request stays in force.
+    #[must_use]
+    pub fn keeps_a_grant(&self) -> bool {
+        self.before.held().count() > self.ending.len()
     }
 }
 
 impl AccessUnder {
+    /// The policies whose grants are in force.
+    fn held(&self) -> impl Iterator<Item = &PolicyShown> {
+        let policies = self.shown.policies.iter();
+        policies.filter(|it| {
+            let grant = it.grant.as_ref();
+            grant.is_some_and(|it| it.state == GrantState::Granted)
+        })
+    }
+
     /// True when a check of a policy that applies could not be judged.
     #[must_use]
     pub fn is_doubtful(&self) -> bool {

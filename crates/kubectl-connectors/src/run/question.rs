@@ -208,7 +208,10 @@ impl Question<'_> {
             Ok(files) => files,
             Err(problem) => return Outcome::error(ExitWord::Usage, &problem.message),
         };
+        let deleted = args.deleted.iter();
+        let deleted: Vec<_> = deleted.map(|it| it.within(&self.namespace)).collect();
         let scope = SimulationScope {
+            deleted: &deleted,
             namespace: &self.namespace,
             is_all: args.scope.all_namespaces,
             system_namespace: self.system_namespace,

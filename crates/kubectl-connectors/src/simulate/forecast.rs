@@ -4,21 +4,33 @@ use std::collections::BTreeSet;
 
 use connectors_api::AccessRequest;
 use connectors_api::AccessResource;
-use connectors_api::access_request::Phase;
 use connectors_api::names::CONNECTORS;
 use connectors_api::pod_grant::RequestFacts as _;
 use kube::ResourceExt as _;
 
 use super::{ForecastWord, RequestForecast};
+use crate::explain::report::PolicyShown;
 use crate::explain::under::{AccessUnder, UnderPolicies};
 use crate::policy_test::cases::AccessExpected;
 use crate::policy_test::compare::{self, MountQuestion};
 use crate::terms::NamespacedName;
 
+/// The fate of the grant of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GrantFate {
+    /// It has none.
+    None,
+    /// It stays as it is.
+    Stays,
+    /// It ends, or a part of it does.
+    Ends,
+}
+
 /// The forecast of a request; none if nothing changes for it. The second value is true if it is not known.
 pub(super) fn of(
     request: &AccessRequest,
     under: &UnderPolicies,
+    grant: GrantFate,
 ) -> (Option<RequestForecast>, bool) {
     let (before, _) = word(request, under, &under.before);
     let (after, because) = word(request, under, &under.after);
@@ -48,10 +60,12 @@ pub(super) fn of(
     let spec = &request.spec;
     let object = &spec.context.object_ref;
     let phase = request.phase();
-    let because = if phase == Some(Phase::Granted) {
-        format!("it keeps its grant, which is frozen; a new request of the pod: {because}")
-    } else {
-        because
+    let because = match grant {
+        GrantFate::None => because,
+        GrantFate::Stays => {
+            format!("it keeps its grant, which is frozen; a new request of the pod: {because}")
+        }
+        GrantFate::Ends => format!("a new request of the pod: {because}"),
     };
     let forecast = RequestForecast {
         request: request.name_any(),
@@ -69,18 +83,33 @@ pub(super) fn of(
     (Some(forecast), is_unknown)
 }
 
-/// The forecast of a granted request, which keeps its grant; none if no further policy adds to it. The second value is true
-/// if it is not known.
+/// The forecast of a granted request. An edit leaves its grant as it is; the deletion of a policy ends its grant, and a
+/// further policy adds to the access. None if neither is so. The second value is true if it is not known.
 pub(super) fn of_granted(
     request: &AccessRequest,
     under: &UnderPolicies,
 ) -> (Option<RequestForecast>, bool) {
     let is_unknown = under.has_connector && under.after.is_doubtful();
-    let more = under.newly_passing();
-    if more.is_empty() || !under.has_connector || under.barred.is_some() {
+    let (more, ending) = (under.newly_passing(), &under.ending);
+    if more.is_empty() && ending.is_empty() {
         return (None, is_unknown);
     }
-    let names: Vec<_> = more.iter().map(|it| it.name.as_str()).collect();
+    let more_names = names(more.iter().copied());
+    let is_over = more.is_empty() && !under.keeps_a_grant();
+    let ends = format!("its grant by policy {} ends", names(ending));
+    let because = match (ending.is_empty(), more.is_empty()) {
+        (true, _) => format!(
+            "it keeps its grant, and with the next sweep of the request-controller gets more by policy {more_names}"
+        ),
+        (false, false) => format!("{ends}, and it gets access by policy {more_names}"),
+        (false, true) if is_over => format!("{ends}, and the request is revoked for good"),
+        (false, true) => format!("{ends}, and it keeps its other grants"),
+    };
+    let rules = |of: &mut dyn Iterator<Item = &PolicyShown>| {
+        let mut rules: Vec<_> = of.flat_map(|it| it.rules.clone()).collect();
+        rules.sort();
+        rules
+    };
     let spec = &request.spec;
     let object = &spec.context.object_ref;
     let forecast = RequestForecast {
@@ -91,15 +120,21 @@ pub(super) fn of_granted(
         permission: spec.permission,
         phase: request.phase(),
         before: ForecastWord::Granted,
-        after: ForecastWord::Granted,
-        because: format!(
-            "it keeps its grant, and with the next sweep of the request-controller gets more by policy {}",
-            names.join(", ")
-        ),
-        rules_before: Vec::new(),
-        rules_after: more.iter().flat_map(|it| it.rules.clone()).collect(),
+        after: if is_over {
+            ForecastWord::Refused
+        } else {
+            ForecastWord::Granted
+        },
+        because,
+        rules_before: rules(&mut ending.iter()),
+        rules_after: rules(&mut more.iter().copied()),
     };
     (Some(forecast), is_unknown)
+}
+
+fn names<'a>(policies: impl IntoIterator<Item = &'a PolicyShown>) -> String {
+    let names = policies.into_iter().map(|it| it.name.as_str());
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The result as a word, by the rule of `policy test`, and why.

@@ -15,9 +15,10 @@ use kube::ResourceExt as _;
 use serde_json::Value;
 use service_kit::watches::Labelled;
 
-use super::{SimulatedPolicy, SimulatedWord, Simulation, forecast, standing};
+use super::forecast::{self, GrantFate};
+use super::{RequestForecast, SimulatedPolicy, SimulatedWord, Simulation, standing};
 use crate::explain;
-use crate::explain::under::{RequestStage, UnderPolicies, under_policies};
+use crate::explain::under::{PolicyChanges, RequestStage, UnderPolicies, under_policies};
 use crate::files::ObjectFile;
 use crate::lint::{self, LintReport};
 use crate::modules::Modules;
@@ -55,6 +56,8 @@ pub struct SimulationScope<'a> {
     pub is_all: bool,
     /// The namespace of the installation.
     pub system_namespace: &'a str,
+    /// The policies that would be deleted.
+    pub deleted: &'a [NamespacedName],
 }
 
 /// The changes that policies of files would make, at this time.
@@ -65,7 +68,11 @@ pub async fn simulate(
     scope: SimulationScope<'_>,
     now: Timestamp,
 ) -> Result<(Simulation, Vec<MissedRead>), SimulationProblem> {
-    let linted = lint::lint(files, modules).await;
+    let linted = if files.is_empty() {
+        LintReport::default()
+    } else {
+        lint::lint(files, modules).await
+    };
     if linted.errors > 0 || linted.files.iter().any(|it| it.problem.is_some()) {
         return Err(SimulationProblem::Lint(linted));
     }
@@ -81,7 +88,8 @@ pub async fn simulate(
         is_doubtful: false,
     };
     let namespaces = others.iter().filter_map(|it| it.metadata.namespace.clone());
-    let namespaces: BTreeSet<String> = namespaces.collect();
+    let of_deleted = scope.deleted.iter().map(|it| it.namespace.clone());
+    let namespaces: BTreeSet<String> = namespaces.chain(of_deleted).collect();
     for namespace in &namespaces {
         Box::pin(simulator.namespace(namespace, &others)).await;
     }
@@ -103,6 +111,12 @@ fn policies_of(
 ) -> Result<Vec<AccessPolicy>, String> {
     let mut found: Vec<AccessPolicy> = Vec::new();
     let mut names = BTreeSet::new();
+    let elsewhere = |it: &&NamespacedName| !scope.is_all && it.namespace != scope.namespace;
+    if let Some(NamespacedName { namespace, name }) = scope.deleted.iter().find(elsewhere) {
+        return Err(format!(
+            "--delete {namespace}/{name}: the policy is of namespace {namespace}: use -n {namespace}, or -A"
+        ));
+    }
     for file in files {
         for document in file.documents.iter().flatten() {
             if !lint::is_policy(&document.value) {
@@ -126,6 +140,12 @@ fn policies_of(
             }
             if !names.insert(name.clone()) {
                 return Err(format!("{}: there are two policies {name}", file.path));
+            }
+            if scope.deleted.contains(&name) {
+                return Err(format!(
+                    "{}: policy {name} is also in --delete: leave out one of the two",
+                    file.path
+                ));
             }
             found.push(policy);
         }
@@ -178,6 +198,19 @@ impl Simulator<'_> {
                 },
             });
         }
+        let deleted = self.scope.deleted.iter();
+        for name in deleted.filter(|it| it.namespace == namespace) {
+            let is_there = |it: &AccessPolicy| it.name_any() == name.name;
+            if before.iter().any(is_there) || unreadable.contains(&name.name) {
+                self.simulation.policies.push(SimulatedPolicy {
+                    name: name.clone(),
+                    state: SimulatedWord::Deleted,
+                });
+            } else {
+                let problem = format!("policy {name} cannot be deleted: there is none");
+                self.simulation.problems.push(problem);
+            }
+        }
         self.standing(namespace, &before, &others).await;
         self.requests(namespace, &others).await;
     }
@@ -200,25 +233,33 @@ impl Simulator<'_> {
         self.simulation.left_out += requests.len().saturating_sub(left) + usize::from(is_cut);
         for request in requests.into_iter().take(left) {
             self.simulation.looked_at += 1;
-            let is_granted = request.phase() == Some(Phase::Granted);
-            if let Some(under) = self.under(&request, RequestStage::AsItIs, others).await {
-                let (forecast, is_unknown) = if is_granted {
-                    forecast::of_granted(&request, &under)
-                } else {
-                    forecast::of(&request, &under)
-                };
-                self.is_doubtful |= is_unknown;
-                self.simulation.requests.extend(forecast);
-            }
-            if !is_granted {
-                continue;
-            }
-            if let Some(under) = self.under(&request, RequestStage::Anew, others).await {
-                let (forecast, is_unknown) = forecast::of(&request, &under);
-                self.is_doubtful |= is_unknown;
-                self.simulation.requests.extend(forecast);
+            if request.phase() == Some(Phase::Granted) {
+                self.granted(&request, others).await;
+            } else if let Some(under) = self.under(&request, RequestStage::AsItIs, others).await {
+                self.told(forecast::of(&request, &under, GrantFate::None));
             }
         }
+    }
+
+    /// A granted request, and a new one of its pod.
+    async fn granted(&mut self, request: &AccessRequest, others: &[AccessPolicy]) {
+        let Some(under) = self.under(request, RequestStage::AsItIs, others).await else {
+            return;
+        };
+        let fate = if under.ending.is_empty() {
+            GrantFate::Stays
+        } else {
+            GrantFate::Ends
+        };
+        self.told(forecast::of_granted(request, &under));
+        if let Some(under) = self.under(request, RequestStage::Anew, others).await {
+            self.told(forecast::of(request, &under, fate));
+        }
+    }
+
+    fn told(&mut self, (forecast, is_unknown): (Option<RequestForecast>, bool)) {
+        self.is_doubtful |= is_unknown;
+        self.simulation.requests.extend(forecast);
     }
 
     async fn under(
@@ -233,7 +274,10 @@ impl Simulator<'_> {
             request.clone(),
             stage,
             self.scope.system_namespace,
-            others,
+            PolicyChanges {
+                written: others,
+                deleted: self.scope.deleted,
+            },
             self.now,
         );
         let (under, unread) = Box::pin(under).await;
@@ -247,8 +291,11 @@ impl Simulator<'_> {
         before: &[AccessPolicy],
         others: &[AccessPolicy],
     ) {
-        let is_replaced =
-            |it: &&AccessPolicy| others.iter().any(|other| other.name_any() == it.name_any());
+        let is_replaced = |it: &&AccessPolicy| {
+            let name = NamespacedName::new(namespace, it.name_any());
+            self.scope.deleted.contains(&name)
+                || others.iter().any(|other| other.name_any() == name.name)
+        };
         let kept = before.iter().filter(|it| !is_replaced(it)).cloned();
         let after: Vec<AccessPolicy> = kept.chain(others.iter().cloned()).collect();
         let needed = || before.iter().chain(others);

@@ -22,6 +22,7 @@ pub fn text(simulation: &Simulation, colours: Colours) -> String {
             SimulatedWord::New => "new",
             SimulatedWord::Changed => "changed",
             SimulatedWord::Same => "as it is in the cluster",
+            SimulatedWord::Deleted => "deleted",
         };
         let told = format!("policy {}: {state}", policy.name);
         line(&mut text, colours, 0, Tone::Plain, &told);

@@ -198,18 +198,6 @@ impl Cluster {
         request["metadata"]["name"].as_str().unwrap().to_owned()
     }
 
-    /// The request of `build-1` waits, and a further pod has access.
-    pub(crate) fn looked_at(&self) {
-        self.say(
-            &self.first_request(),
-            "Pending",
-            "ChecksPending",
-            "it waits",
-        );
-        self.put(pod("build-2"));
-        self.granted("build-2");
-    }
-
     pub(crate) fn put(&self, object: Value) -> Value {
         self.server.create(object)
     }

@@ -1,9 +1,17 @@
 //! `policy simulate`: what decides about a request beside the checks of its policies.
 
+use kubectl_connectors::run::Outcome;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, START, change, policy};
-use crate::simulate::{granted, only_request, words, written};
+use crate::simulate::{granted, only_request, standing, words, written};
+
+impl Cluster {
+    async fn simulated_deletion(&self, delete: &[&str]) -> Outcome {
+        let simulate = ["policy", "simulate", "-n", "payments"];
+        self.run(&[&simulate, delete].concat()).await
+    }
+}
 
 /// A change request of `build-1` that another label finds.
 fn approved_by_name(cluster: &Cluster) {
@@ -145,4 +153,70 @@ async fn a_policy_in_place_of_one_that_cannot_be_read_is_changed_and_not_new() {
     cluster.policy(|it| it["spec"]["conector"] = json!({}));
     let (simulation, _) = cluster.simulation(&[written(|_| {})]).await;
     assert_eq!(simulation["policies"][0]["state"], "Changed");
+}
+
+#[tokio::test]
+async fn the_deletion_of_a_policy_ends_its_grants_and_its_standing_permission() {
+    let cluster = Cluster::waiting();
+    cluster.put(change("chg-42", Some("approved")));
+    cluster.grant("build-1", &cluster.first_request());
+    cluster.put(standing("builders"));
+    let delete = [
+        "--delete",
+        "approved-changes",
+        "--delete",
+        "payments/builders",
+    ];
+    let outcome = cluster.simulated_deletion(&delete).await;
+    assert_eq!(
+        outcome.output,
+        "\
+policy payments/approved-changes: deleted
+policy payments/builders: deleted
+pod team-a/build-1 (team-a/builder)  connector payments/prod-harbor (apis)  granted
+  would be granted → would be refused
+  its grant by policy approved-changes ends, and the request is revoked for good
+pod team-a/build-1 (team-a/builder)  connector payments/prod-harbor (apis)  granted
+  has access, always → no policy applies
+  a new request of the pod: no policy of namespace payments is about payments/prod-harbor
+loses: Group ops  * on connectors/apis of payments/prod-harbor
+loses: ServiceAccount team-a/builder  * on connectors/apis of payments/prod-harbor
+1 requests looked at: 2 change; 2 standing permissions change
+"
+    );
+    assert_eq!(outcome.exit.code(), 1);
+}
+
+#[tokio::test]
+async fn a_policy_that_passes_takes_the_place_of_one_that_is_deleted() {
+    let cluster = Cluster::waiting();
+    cluster.put(change("chg-42", Some("approved")));
+    cluster.grant("build-1", &cluster.first_request());
+    cluster.put(policy("also", "payments"));
+    let outcome = cluster
+        .simulated_deletion(&["--delete", "approved-changes"])
+        .await;
+    let told = "its grant by policy approved-changes ends, and it gets access by policy also";
+    assert!(outcome.output.contains(told), "{}", outcome.output);
+}
+
+#[tokio::test]
+async fn a_deletion_names_a_policy_of_the_namespace_that_no_file_has() {
+    let cluster = Cluster::waiting();
+    let none = cluster.simulated_deletion(&["--delete", "none"]).await;
+    let told = "policy payments/none cannot be deleted: there is none";
+    assert!(none.output.contains(told), "{none:?}");
+    assert_eq!(none.exit.code(), 1);
+    let elsewhere = cluster
+        .simulated_deletion(&["--delete", "team-a/approved-changes"])
+        .await;
+    assert!(
+        elsewhere.errors.contains("use -n team-a, or -A"),
+        "{elsewhere:?}"
+    );
+    let both = cluster
+        .simulated(&[written(|_| {})], &["--delete", "approved-changes"])
+        .await;
+    assert!(both.errors.contains("is also in --delete"), "{both:?}");
+    assert_eq!((elsewhere.exit.code(), both.exit.code()), (2, 2));
 }

@@ -10,6 +10,18 @@ use testkit::Caller;
 use crate::cluster::{Cluster, after, pod, policy};
 
 impl Cluster {
+    /// The request of `build-1` waits, and a further pod has access.
+    pub(crate) fn looked_at(&self) {
+        self.say(
+            &self.first_request(),
+            "Pending",
+            "ChecksPending",
+            "it waits",
+        );
+        self.put(pod("build-2"));
+        self.granted("build-2");
+    }
+
     /// The pod has a grant of the policy, with Role and `RoleBinding`. Returns the request.
     pub(crate) fn granted(&self, pod: &str) -> String {
         let request = self.request(pod);

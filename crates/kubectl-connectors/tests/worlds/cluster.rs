@@ -183,10 +183,22 @@ impl Cluster {
         sleep(SETTLED).await;
     }
 
-    /// The policies of the files are applied, and have their effect. Granted requests are looked at by a sweep.
-    pub(crate) async fn apply(&self, files: &[Value], has_grants: bool) {
+    /// The policies of the files are applied, others are deleted after that, and all of it has its effect. Granted requests
+    /// are looked at by a sweep.
+    pub(crate) async fn apply(
+        &self,
+        files: &[Value],
+        removed: &[(String, String)],
+        has_grants: bool,
+    ) {
         for file in files {
             put(&self.server, file);
+        }
+        if !removed.is_empty() {
+            sleep(SETTLED).await;
+        }
+        for (namespace, name) in removed {
+            self.server.delete("accesspolicies", namespace, name);
         }
         if has_grants {
             sleep(SWEEP).await;
@@ -194,11 +206,8 @@ impl Cluster {
         sleep(SETTLED).await;
     }
 
-    /// Policies are deleted, and each request is made anew, with approvals switched on.
-    pub(crate) async fn start_over(&self, world: &World) {
-        for (namespace, name) in &world.removed {
-            self.server.delete("accesspolicies", namespace, name);
-        }
+    /// Each request is made anew, with approvals switched on.
+    pub(crate) async fn start_over(&self, asks: &[Ask]) {
         self.server
             .change("configmaps", SYSTEM, "connectors-config", |it| {
                 it["data"]["enable-connectors-approval"] = "true".into();
@@ -219,7 +228,7 @@ impl Cluster {
             }
         }
         sleep(SETTLED).await;
-        self.ask(&world.asks);
+        self.ask(asks);
         sleep(SETTLED).await;
     }
 

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::access_request::Phase;
+use kubectl_connectors::explain::report::RuleShown;
 use kubectl_connectors::simulate::{ForecastWord, RequestForecast, Simulation, StandingWord};
 
 use crate::tally::Tally;
 use crate::world::Ask;
 use crate::written::{AskSeen, RuleHeld, StandingHeld};
 
-/// The begin of the reason of a forecast about a granted request's successor.
-const ANEW: &str = "it keeps its grant, which is frozen";
+/// A part of the reason of a forecast about a granted request's successor.
+const ANEW: &str = "a new request of the pod: ";
 
 /// What the controllers had written before, and what they wrote afterwards.
 pub(crate) struct Happened {
@@ -34,8 +35,7 @@ pub(crate) fn compare(
             .requests
             .iter()
             .filter(|it| is_about(it, ask, names));
-        let (anew, as_it_is): (Vec<_>, Vec<_>) =
-            of_ask.partition(|it| it.because.starts_with(ANEW));
+        let (anew, as_it_is): (Vec<_>, Vec<_>) = of_ask.partition(|it| it.because.contains(ANEW));
         let ([] | [_]) = as_it_is.as_slice() else {
             wrong.push(format!("{ask:?}: two forecasts: {as_it_is:#?}"));
             continue;
@@ -85,7 +85,7 @@ pub(crate) fn anew<'a>(
         .requests
         .iter()
         .filter(move |it| is_about(it, ask, names));
-    of_ask.filter(|it| it.because.starts_with(ANEW))
+    of_ask.filter(|it| it.because.contains(ANEW))
 }
 
 fn open(
@@ -133,38 +133,52 @@ fn granted(
     after: &AskSeen,
     tally: &mut Tally,
 ) -> Option<String> {
-    if after.phase != Some(Phase::Granted) {
-        return Some("a granted request lost its grant".to_owned());
-    }
-    for (policy, rules) in &before.rules {
-        if after.rules.get(policy) != Some(rules) {
-            return Some(format!("the grant of policy {policy} is another one now"));
-        }
-    }
-    let more: BTreeMap<_, _> = after
-        .rules
-        .iter()
-        .filter(|(policy, _)| !before.rules.contains_key(*policy))
-        .collect();
-    let mut expected = forecast.map_or_else(Vec::new, shown_after);
-    let mut found: Vec<RuleHeld> = more.values().flat_map(|it| it.iter().cloned()).collect();
-    expected.sort();
-    found.sort();
-    tally.add(if forecast.is_some() {
-        "granted request: gets more"
+    let is = forecast.map_or(ForecastWord::Granted, |it| it.after);
+    let phase = if is == ForecastWord::Granted {
+        Phase::Granted
     } else {
-        "granted request: as it was"
+        Phase::Revoked
+    };
+    if after.phase != Some(phase) {
+        return Some(format!(
+            "the forecast says {is:?}, and it is {:?}",
+            after.phase
+        ));
+    }
+    // A policy that is deleted and made again is another one.
+    let without = |of: &AskSeen, others: &AskSeen| -> Vec<RuleHeld> {
+        let policies = of.rules.iter();
+        let alone = policies.filter(|(policy, rules)| others.rules.get(*policy) != Some(rules));
+        let mut rules: Vec<_> = alone.flat_map(|(_, rules)| rules.iter().cloned()).collect();
+        rules.sort();
+        rules
+    };
+    let (lost, more) = (without(before, after), without(after, before));
+    let (loses, gets) = forecast.map_or_else(Default::default, |it| {
+        (shown(&it.rules_before), shown_after(it))
     });
-    (expected != found).then(|| {
-        format!("the forecast has the further rules {expected:?}, and there are {found:?}")
+    tally.add(match (forecast, is) {
+        (None, _) => "granted request: as it was",
+        (Some(_), ForecastWord::Granted) if loses.is_empty() => "granted request: gets more",
+        (Some(_), ForecastWord::Granted) => "granted request: loses a grant, and has another",
+        (Some(_), _) => "granted request: revoked",
+    });
+    ((&loses, &gets) != (&lost, &more)).then(|| {
+        format!(
+            "the forecast loses {loses:?} and gets {gets:?}, and it lost {lost:?} and got {more:?}"
+        )
     })
 }
 
-fn shown_after(forecast: &RequestForecast) -> Vec<RuleHeld> {
-    let rules = forecast.rules_after.iter();
+fn shown(rules: &[RuleShown]) -> Vec<RuleHeld> {
+    let rules = rules.iter();
     rules
         .map(|it| (it.resources.clone(), it.verbs.clone()))
         .collect()
+}
+
+fn shown_after(forecast: &RequestForecast) -> Vec<RuleHeld> {
+    shown(&forecast.rules_after)
 }
 
 /// Without those that are there twice.

@@ -15,6 +15,7 @@ use kubectl_connectors::reads::ClusterReads;
 use kubectl_connectors::simulate::{
     self, ForecastWord, SimulatedWord, Simulation, SimulationProblem, SimulationScope,
 };
+use kubectl_connectors::terms::NamespacedName;
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::Caller;
@@ -44,13 +45,13 @@ pub(crate) async fn play(world: &World, modules: &Modules, tally: &mut Tally) ->
     let (before, standing_before) = (cluster.asks(&world.asks).await, cluster.standing());
     let files = accepted(&world.files, modules, tally).await;
     let refused = files.len() < world.files.len();
-    let foretold = in_real_time(foretell(&cluster, &world.files, modules)).await;
+    let foretold = in_real_time(foretell(&cluster, &world.files, &world.removed, modules)).await;
     let mut wrong = Vec::new();
     let simulation = match foretold {
         Ok(simulation) if !refused => simulation,
         Ok(_) => return vec!["a file that the webhook refuses was simulated".to_owned()],
         Err(SimulationProblem::Lint(_)) if refused => {
-            match in_real_time(foretell(&cluster, &files, modules)).await {
+            match in_real_time(foretell(&cluster, &files, &world.removed, modules)).await {
                 Ok(simulation) => simulation,
                 Err(problem) => return vec![format!("nothing is simulated: {problem:?}")],
             }
@@ -59,7 +60,7 @@ pub(crate) async fn play(world: &World, modules: &Modules, tally: &mut Tally) ->
     };
     wrong.extend(states(&simulation, &cluster, &files, tally));
     let has_grants = before.values().any(|it| it.phase == Some(Phase::Granted));
-    cluster.apply(&files, has_grants).await;
+    cluster.apply(&files, &world.removed, has_grants).await;
     let happened = Happened {
         before,
         after: cluster.asks(&world.asks).await,
@@ -73,12 +74,9 @@ pub(crate) async fn play(world: &World, modules: &Modules, tally: &mut Tally) ->
     if simulation.changes_nothing() {
         tally.add("nothing changes");
     }
-    cluster.start_over(world).await;
+    cluster.start_over(&world.asks).await;
     let anew = cluster.asks(&world.asks).await;
-    // The files of a simulation cannot say that a policy is removed.
-    if world.removed.is_empty() {
-        wrong.extend(compare_anew(&simulation, &anew, &names, tally));
-    }
+    wrong.extend(compare_anew(&simulation, &anew, &names, tally));
     if let Some(text) = files::written(&cluster.server, world, &anew, tally) {
         wrong.extend(in_real_time(tested(&cluster, &text, modules)).await);
     }
@@ -111,6 +109,11 @@ fn states(
             ));
         }
         tally.add(format!("policy of a file: {expected:?}"));
+    }
+    let deleted = simulation.policies.iter();
+    let deleted = deleted.filter(|it| it.state == SimulatedWord::Deleted);
+    for _ in deleted {
+        tally.add("policy: Deleted");
     }
     wrong
 }
@@ -154,12 +157,18 @@ async fn accepted(policies: &[Value], modules: &Modules, tally: &mut Tally) -> V
 async fn foretell(
     cluster: &Cluster,
     policies: &[Value],
+    removed: &[(String, String)],
     modules: &Modules,
 ) -> Result<Simulation, SimulationProblem> {
     let place = tempfile::tempdir().unwrap();
     let files = policy_files(&place, policies);
     let reads = ClusterReads::new(cluster.server.client(&Caller::admin()), None, CALL);
+    let deleted = removed.iter();
+    let deleted: Vec<_> = deleted
+        .map(|(namespace, name)| NamespacedName::new(namespace, name))
+        .collect();
     let scope = SimulationScope {
+        deleted: &deleted,
         namespace: campaign::stage::TOOLS,
         is_all: true,
         system_namespace: campaign::stage::SYSTEM,

@@ -58,7 +58,7 @@ pub(crate) struct World {
     pub(crate) meanwhile: Vec<Meanwhile>,
     /// The policies of the files: in place of those of the same name, or beside them.
     pub(crate) files: Vec<Value>,
-    /// The policies that are deleted after that.
+    /// The policies that are deleted, as namespace and name.
     pub(crate) removed: Vec<(String, String)>,
     /// The dimensions that the generator used, for the count.
     pub(crate) marks: Vec<String>,
@@ -265,9 +265,13 @@ impl World {
                 .push(policies::policy(dice, namespace, &format!("new-{number}")));
         }
         for policy in &self.policies {
-            if dice.percent(12) {
-                let text = |field: &str| policy["metadata"][field].as_str().unwrap().to_owned();
-                self.removed.push((text("namespace"), text("name")));
+            let text = |policy: &Value, field: &str| {
+                policy["metadata"][field].as_str().unwrap().to_owned()
+            };
+            let name = (text(policy, "namespace"), text(policy, "name"));
+            let is_edited = |it: &Value| (text(it, "namespace"), text(it, "name")) == name;
+            if !self.files.iter().any(is_edited) && dice.percent(60) {
+                self.removed.push(name);
             }
         }
         for _ in 0..self.removed.len() {
