@@ -6,7 +6,6 @@
 
 mod bounds;
 mod cluster;
-mod dice;
 mod disk;
 mod emptied;
 mod fate;

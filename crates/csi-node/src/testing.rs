@@ -1,6 +1,8 @@
 //! What tests of several modules share: a call as the kubelet makes it, and a world that answers.
 
+pub(crate) mod dice;
 pub(crate) mod namespace;
+pub(crate) mod shown;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -29,7 +31,7 @@ use prometheus::Registry;
 use serde_json::json;
 use service_kit::{
     readiness::Readiness,
-    shutdown::{Signal, Tasks},
+    shutdown::{Signal, Stop, Tasks},
 };
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -54,6 +56,7 @@ use crate::{
         volume_capability::{AccessType, MountVolume},
     },
     request_quota::RequestQuota,
+    switch::{DriverObject, Switch},
     tool_cache::ToolCache,
     volume::{AUDIENCE, PodsDir, ProxyTokens, Token, VolumePath, Wish},
 };
@@ -648,6 +651,48 @@ impl Mounter for FakeMounter {
     }
 }
 
+/// A driver with the usual settings, and room for so many held calls.
+pub(crate) fn driver<E, K, M>(
+    (evaluator, kubernetes, mounter): (E, K, Arc<M>),
+    (switch, object): (Switch, DriverObject),
+    stop: Stop,
+    registry: &Registry,
+    kubelet: &Path,
+    held: usize,
+) -> Driver<E, K, M> {
+    let metrics = Metrics::register(registry).unwrap();
+    Driver {
+        settings: Settings {
+            node: NODE.to_owned(),
+            pods: PodsDir::new(kubelet),
+            hold: Duration::from_secs(115),
+            proxy: proxy_tokens(),
+            conflict: FileConflict::Refuse,
+            page: PAGE,
+        },
+        evaluator,
+        kubernetes,
+        mounter,
+        switch,
+        object,
+        kept: ExemptVolumes::new(metrics.kept.clone()),
+        digests: ContentDigests::default(),
+        memory: MemoryQuota::new(MEMORY, metrics.memory.clone()),
+        metrics,
+        stop,
+        holds: HoldQuota::new(HoldLimits {
+            node: held,
+            // All pods are of one namespace.
+            namespace: held + 1,
+        }),
+        asked: RequestQuota::default(),
+        events: EventCache::default(),
+        tools: ToolCache::default(),
+        renders: Arc::new(Semaphore::new(RENDERS)),
+        locks: Locks::default(),
+    }
+}
+
 /// A driver over fakes, and what the fakes are told by.
 pub(crate) struct World<M = FakeMounter> {
     pub(crate) driver: Arc<Driver<FakeEvaluator, FakeKubernetes, M>>,
@@ -698,37 +743,8 @@ impl<M: Mounter> World<M> {
             tasks.run(signals, &readiness, Duration::from_secs(1)).await
         });
         let (evaluator, kubernetes) = (FakeEvaluator::default(), FakeKubernetes::new());
-        let metrics = Metrics::register(&registry).unwrap();
-        let driver = Driver {
-            settings: Settings {
-                node: NODE.to_owned(),
-                pods: PodsDir::new(kubelet),
-                hold: Duration::from_secs(115),
-                proxy: proxy_tokens(),
-                conflict: FileConflict::Refuse,
-                page: PAGE,
-            },
-            evaluator: evaluator.clone(),
-            kubernetes: kubernetes.clone(),
-            mounter: Arc::clone(&mounter),
-            switch: switched,
-            object: checked,
-            kept: ExemptVolumes::new(metrics.kept.clone()),
-            digests: ContentDigests::default(),
-            memory: MemoryQuota::new(MEMORY, metrics.memory.clone()),
-            metrics,
-            stop,
-            holds: HoldQuota::new(HoldLimits {
-                node: held,
-                // All pods are of one namespace.
-                namespace: held + 1,
-            }),
-            asked: RequestQuota::default(),
-            events: EventCache::default(),
-            tools: ToolCache::default(),
-            renders: Arc::new(Semaphore::new(RENDERS)),
-            locks: Locks::default(),
-        };
+        let parts = (evaluator.clone(), kubernetes.clone(), Arc::clone(&mounter));
+        let driver = driver(parts, (switched, checked), stop, &registry, kubelet, held);
         Self {
             driver: Arc::new(driver),
             evaluator,

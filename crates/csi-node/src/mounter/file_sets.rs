@@ -2,7 +2,8 @@
 //!
 //! Two folders contain sets of files, `.connector/.files/a` and `b`. The link `current` names the set in use, the
 //! link `spare` the other. Each file at the root is a link through `current`. So one exchange of the two links brings
-//! a whole new set. A reader that opens `.connector/.files/current` as a folder reads one set to its end. The
+//! a whole new set. A name that the new set does not have goes before, and a name of the new set alone comes after, so
+//! that no name leads to an emptied file. A reader that opens `.connector/.files/current` as a folder reads one set to its end. The
 //! previous set stays until the next one is written.
 //!
 //! Every file here always has a name: files are written in place, and a file that is no longer in the set is emptied.
@@ -53,6 +54,8 @@ impl FileSets<'_> {
             root.remove(SPARE)?;
             root.link(next, SPARE)?;
         }
+        // First, because the next set may have an emptied file of that name.
+        self.unlink_others(files)?;
         root.exchange(SPARE, CURRENT)?;
         self.link(files)
     }
@@ -84,7 +87,7 @@ impl FileSets<'_> {
         if self.current()?.is_none() {
             return Ok(());
         }
-        self.link(&FileSet::default())?;
+        self.unlink_others(&FileSet::default())?;
         for set in SETS {
             self.write(set, &FileSet::default())?;
         }
@@ -106,15 +109,21 @@ impl FileSets<'_> {
         Ok(())
     }
 
-    /// Makes the links at the root those of a set.
+    /// Removes the links at the root that a set does not have.
+    fn unlink_others(&self, files: &FileSet) -> Result<(), MountError> {
+        for name in self.links()? {
+            if files.get(&name).is_none() {
+                self.0.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the missing links at the root to a set in use.
     fn link(&self, files: &FileSet) -> Result<(), MountError> {
-        let root = self.0;
         let there = self.links()?;
         for (name, _) in files.iter().filter(|(name, _)| !there.contains(*name)) {
-            root.link(&target(name), name)?;
-        }
-        for name in there.iter().filter(|name| files.get(name).is_none()) {
-            root.remove(name)?;
+            self.0.link(&target(name), name)?;
         }
         Ok(())
     }

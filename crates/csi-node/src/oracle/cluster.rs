@@ -16,13 +16,13 @@ use tokio::{
 };
 
 use super::{
-    dice::Dice,
     disk::Disk,
     truth::{Asker, RequestFacts, Right, Says, Truth, Verb},
 };
 use crate::{
     evaluator::{AnswerStream, Evaluator},
     kubernetes::{EventWord, NoAnswer},
+    testing::dice::Dice,
 };
 
 /// The longest that an answer takes.

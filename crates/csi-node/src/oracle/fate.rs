@@ -6,13 +6,12 @@ use connectors_api::{Permission, access_request::Phase, reason::Ready};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    dice::Dice,
     kubelet::{self, FOREVER, Volume},
     node::{HOLD, Node, ROOM},
     server::token,
     truth::{Creation, PodFacts},
 };
-use crate::volume::VolumePath;
+use crate::{testing::dice::Dice, volume::VolumePath};
 
 /// Names that begin like each other, or are the same elsewhere.
 pub(super) const SLOTS: [(&str, &str); 3] = [

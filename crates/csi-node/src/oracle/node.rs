@@ -23,7 +23,6 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::{
     cluster::{self, Shared},
-    dice::Dice,
     disk::{self, Disk, State},
     judge::{self, Verdict},
     truth::Asker,
@@ -40,7 +39,7 @@ use crate::{
     metrics::Metrics,
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
     request_quota::RequestQuota,
-    testing::{KUBELET, MEMORY, NODE, PAGE, proxy_tokens},
+    testing::{KUBELET, MEMORY, NODE, PAGE, dice::Dice, proxy_tokens},
     tool_cache::ToolCache,
     volume::{PodsDir, VolumePath},
 };

@@ -39,10 +39,11 @@ pub(crate) fn inside(test: &str) -> bool {
     // A test that is not found there would succeed as well.
     let said = String::from_utf8_lossy(&output.stdout);
     // Each line is marked, so that it does not count as one of the runner outside.
+    let marked = format!("| {}", said.replace('\n', "\n| "));
     assert!(
         output.status.success() && said.contains("1 passed"),
-        "{test} failed inside its namespace:\n| {}",
-        said.replace('\n', "\n| ")
+        "{test} failed inside its namespace:\n{marked}"
     );
+    println!("{marked}");
     false
 }

@@ -24,7 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::{errors::error, files::files, *};
 use crate::{
     proto::csi::NodeUnpublishVolumeRequest,
-    testing::{World, place_of, request_at, standing},
+    testing::{World, place_of, request_at, shown::Shown, standing},
 };
 
 /// The kubelet's folder, for the process that is killed.
@@ -44,97 +44,6 @@ enum Work {
     Sweep,
 }
 
-/// The content of a volume as its pod sees it: facts by folder and name, and files by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Shown {
-    facts: BTreeMap<String, String>,
-    files: BTreeMap<String, String>,
-}
-
-impl Shown {
-    /// This content as a pod is to see it.
-    fn of(content: &Content) -> Self {
-        let facts = content.facts.iter().flat_map(|facts| {
-            let folder = facts.folder();
-            let files = facts
-                .files()
-                .map(|(name, fact)| (format!("{folder}/{name}"), fact.to_owned()));
-            files.into_iter()
-        });
-        let files = content
-            .files
-            .iter()
-            .map(|(name, text)| (name.to_owned(), text.to_owned()));
-        Self {
-            facts: facts.collect(),
-            files: files.collect(),
-        }
-    }
-
-    /// A volume that holds an error alone.
-    fn refused() -> Self {
-        Self {
-            files: BTreeMap::from([(".error.json".to_owned(), error().text().to_owned())]),
-            ..Self::default()
-        }
-    }
-
-    /// All that can be read below a target path.
-    fn at(target: &Path) -> Self {
-        let mut shown = Self::default();
-        for (name, path) in entries(target) {
-            if name == ".connector" {
-                let folders = entries(&path)
-                    .into_iter()
-                    .filter(|(name, _)| !name.starts_with('.'));
-                for (folder, path) in folders {
-                    let facts = entries(&path).into_iter();
-                    let facts = facts.filter_map(|(name, path)| {
-                        Some((format!("{folder}/{name}"), read(&path)?))
-                    });
-                    shown.facts.extend(facts);
-                }
-            } else if let Some(text) = read(&path) {
-                shown.files.insert(name, text);
-            }
-        }
-        shown
-    }
-
-    /// A set that is being exchanged: each fact is of the one or the other, and the files are of one of them.
-    fn is_between(&self, old: &Self, new: &Self) -> bool {
-        let is_of = |set: &Self| {
-            self.files
-                .iter()
-                .all(|file| set.files.get_key_value(file.0) == Some(file))
-        };
-        let is_known = |(name, fact): (&String, &String)| {
-            [old, new]
-                .iter()
-                .any(|set| set.facts.get(name) == Some(fact))
-        };
-        self.facts.len() == old.facts.len()
-            && self.facts.iter().all(is_known)
-            && (is_of(old) || is_of(new))
-    }
-}
-
-/// Names and paths; none where there is no folder.
-fn entries(folder: &Path) -> Vec<(String, std::path::PathBuf)> {
-    let entries = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .map(Result::unwrap);
-    entries
-        .map(|it| (it.file_name().into_string().unwrap(), it.path()))
-        .collect()
-}
-
-/// A link may lead to a file that is not there.
-fn read(path: &Path) -> Option<String> {
-    fs::read_to_string(path).ok()
-}
-
 /// The volume that the work is about, as the driver's own test world has it.
 fn volume(kubelet: &Path) -> Scene {
     let mut scene = scene_at(kubelet);
@@ -149,6 +58,13 @@ fn volume(kubelet: &Path) -> Scene {
 fn note(place: &VolumePath) -> io::Result<()> {
     let folder = place.pods().join(place.parent());
     fs::write(folder.join("vol_data.json"), "{}")
+}
+
+/// The content that it had before. Its files stay as empty ones in the set that is written next.
+fn older(content: &Content) -> Content {
+    let mut older = content.clone();
+    older.files = files(&json!({".netrc": "0", "config.json": "0"}));
+    older
 }
 
 /// The content that it is to have next.
@@ -169,7 +85,20 @@ impl Work {
                 let folder = scene.place.pods().join(scene.place.parent());
                 fs::remove_file(folder.join("vol_data.json")).unwrap();
             }
-            Self::Unpublish | Self::Empty | Self::Refresh => scene.publish(),
+            Self::Unpublish | Self::Empty => scene.publish(),
+            Self::Refresh => {
+                let Scene {
+                    place,
+                    record,
+                    content,
+                    mounter,
+                    ..
+                } = scene;
+                mounter
+                    .publish(place, record, &older(content), Passage::Gated)
+                    .unwrap();
+                assert!(mounter.refresh(place, content).unwrap());
+            }
             Self::Refill => {
                 scene.publish();
                 scene.mounter.empty(&scene.place).unwrap();
@@ -336,7 +265,7 @@ impl Node {
                     (Work::Refuse, scene.record.clone()),
                     "{context}"
                 );
-                assert_eq!(shown, Shown::refused(), "{context}");
+                assert_eq!(shown, Shown::error(error().text()), "{context}");
                 scene.assert_sealed();
             }
             OnDisk::Published(record) => {
@@ -378,7 +307,7 @@ impl Node {
             scene.assert_sealed();
             // The class of that world makes no files, and an error stays for the life of its pod.
             let expected = if was_refused {
-                Shown::refused()
+                Shown::error(error().text())
             } else {
                 Shown {
                     files: BTreeMap::new(),

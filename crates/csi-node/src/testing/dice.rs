@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 /// The dice of one run.
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub(super) const fn new(seed: u64) -> Self {
+    pub(crate) const fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d))
     }
 
@@ -19,21 +19,21 @@ impl Dice {
     }
 
     /// A number below the limit.
-    pub(super) fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         let limit = u64::try_from(limit).unwrap();
         usize::try_from(self.next() % limit).unwrap()
     }
 
     /// True in so many of a hundred cases.
-    pub(super) fn percent(&mut self, cases: usize) -> bool {
+    pub(crate) fn percent(&mut self, cases: usize) -> bool {
         self.below(100) < cases
     }
 
-    pub(super) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 
-    pub(super) fn millis(&mut self, from: usize, to: usize) -> Duration {
+    pub(crate) fn millis(&mut self, from: usize, to: usize) -> Duration {
         let millis = from + self.below(to - from + 1);
         Duration::from_millis(u64::try_from(millis).unwrap())
     }
