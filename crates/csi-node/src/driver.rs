@@ -39,7 +39,7 @@ use crate::{
     locks::{Lock, Locks},
     memory_quota::MemoryQuota,
     metrics::Metrics,
-    mounter::{MountError, Mounter, OnDisk},
+    mounter::{FoundVolume, Linux, MountError, Mounter, OnDisk},
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
     request_quota::RequestQuota,
     switch::{DriverObject, Switch},
@@ -379,6 +379,21 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
                 Err(PublishError::Broken)
             }
             Err(_) => Err(PublishError::Broken),
+        }
+    }
+}
+
+impl<E, K> Driver<E, K, Linux> {
+    /// Removes the half-made and forgotten volumes of earlier processes, and counts the memory of the others.
+    pub(crate) fn take_over(&self) {
+        for found in self.mounter.sweep(&self.settings.pods) {
+            let FoundVolume {
+                place,
+                record,
+                memory,
+            } = found;
+            let namespace = record.namespace().to_owned();
+            self.memory.found(place, namespace, memory);
         }
     }
 }

@@ -21,6 +21,8 @@ mod evaluator;
 mod event_cache;
 mod exempt_volumes;
 mod hold_quota;
+#[cfg(test)]
+mod killed;
 mod kubernetes;
 mod locks;
 mod memory_quota;

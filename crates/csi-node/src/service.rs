@@ -34,7 +34,7 @@ use crate::{
     locks::Locks,
     memory_quota::{MemoryLimits, MemoryQuota},
     metrics::{Metrics, SwitchMetrics},
-    mounter::{FoundVolume, Linux},
+    mounter::Linux,
     request_quota::RequestQuota,
     server::{DriverIdentity, DriverNode, Registered, Registrar, serve_csi, serve_registration},
     switch::{DriverObject, Switch, check_driver, follow_config},
@@ -115,15 +115,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         kubernetes,
     };
     // Before any call, so that no mount in progress is swept.
-    for found in driver.mounter.sweep(&driver.settings.pods) {
-        let FoundVolume {
-            place,
-            record,
-            memory,
-        } = found;
-        let namespace = record.namespace().to_owned();
-        driver.memory.found(place, namespace, memory);
-    }
+    driver.take_over();
     process.serve(driver, driver_name, &kubelet_dir)?;
     Ok(process.shell.run(DRAIN).await)
 }
