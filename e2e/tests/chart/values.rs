@@ -238,6 +238,35 @@ fn the_driver_proves_pods_and_only_new_clusters_get_new_fields() {
 }
 
 #[test]
+fn the_driver_runs_on_nodes_with_linux_whatever_its_values_select() {
+    let selector = |selector: Value| {
+        let objects = with(json!({"csiNode": {"nodeSelector": selector}}));
+        let node = of_kind(&objects, "DaemonSet")[0].clone();
+        node["spec"]["template"]["spec"]["nodeSelector"].clone()
+    };
+    let linux = json!({"kubernetes.io/os": "linux"});
+    assert_eq!(selector(json!({})), linux);
+    for other in [Value::Null, json!("windows")] {
+        assert_eq!(selector(json!({"kubernetes.io/os": other})), linux);
+    }
+    let both = json!({"kubernetes.io/os": "linux", "pool": "builds"});
+    assert_eq!(selector(json!({"pool": "builds"})), both);
+}
+
+#[test]
+fn a_cluster_that_is_too_old_is_refused_with_the_version_that_is_needed() {
+    let values = json!({"image": {"registry": "r"}});
+    let error = e2e::install::render(&values, &["--kube-version=1.29.9"]).unwrap_err();
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    assert!(text.contains("requires kubeVersion: >=1.30.0-0"), "{text}");
+}
+
+#[test]
 fn checks_read_what_the_values_say_and_nothing_when_they_say_nothing() {
     let readable = |values: Value| {
         let objects = with(values);

@@ -298,7 +298,7 @@ fn the_way_out_of_a_refused_pod_is_read_with_the_connectors() {
 }
 
 #[test]
-fn the_token_is_looked_for_among_the_secrets_first() {
+fn the_token_is_looked_for_among_the_secrets_first_and_a_kubelet_without_one_is_told_its_version() {
     let key = "csi.storage.k8s.io/serviceAccount.tokens";
     let json = |token: &str| {
         format!(r#"{{"{AUDIENCE}":{{"token":"{token}","expirationTimestamp":"x"}}}}"#)
@@ -317,8 +317,15 @@ fn the_token_is_looked_for_among_the_secrets_first() {
         .token
     };
     assert_eq!(token(Some(json("a")), Some(json("b"))), Ok(Token::of("a")));
+    // As kubelets before 1.35 send it.
     assert_eq!(token(None, Some(json("b"))), Ok(Token::of("b")));
-    assert_eq!(token(None, None), Err(PodTokenError::Missing));
+    let none = token(None, None).unwrap_err();
+    assert_eq!(none, PodTokenError::Missing);
+    assert_eq!(
+        none.to_string(),
+        "the kubelet sent no token of the pod, neither in secrets nor in the volume context: the node needs \
+         Kubernetes 1.22 or newer, and tokenRequests of the CSIDriver object must name audience connectors.alauda.io"
+    );
     for bad in [
         "",
         "[]",

@@ -24,8 +24,11 @@ impl fmt::Debug for Token {
 /// Why there is no token. The errors quote nothing of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum PodTokenError {
-    /// The kubelet sent none.
-    #[error("the kubelet sent no token of the pod: the CSIDriver object must request tokens")]
+    /// The kubelet sent none, as an old one does.
+    #[error(
+        "the kubelet sent no token of the pod, neither in secrets nor in the volume context: the node needs \
+         Kubernetes 1.22 or newer, and tokenRequests of the CSIDriver object must name audience {AUDIENCE}"
+    )]
     Missing,
     /// The kubelet sent something else.
     #[error("the kubelet's tokens of the pod cannot be read")]

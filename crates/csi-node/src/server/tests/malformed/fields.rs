@@ -234,7 +234,7 @@ fn tokens(calls: &mut Calls<'_>) {
     calls.add(
         "no token",
         Unauthenticated,
-        "the CSIDriver object must request tokens",
+        "the node needs Kubernetes 1.22 or newer",
         none,
     );
     for (text, told) in [
