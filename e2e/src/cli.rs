@@ -57,6 +57,8 @@ pub enum ClusterCommand {
         /// The component, for example kube-apiserver
         component: Component,
     },
+    /// Reboots the cluster's machine without warning: every process ends, and starts again on its files
+    Reboot,
     /// Internal: keeps a cluster's namespaces
     #[command(hide = true)]
     Keeper {
@@ -128,6 +130,11 @@ pub fn run(args: ClusterArgs, launcher: &Launcher) -> Result<(), ClusterCommandE
         ClusterCommand::Restart { component } => {
             must_exist(&name)?;
             Ok(Cluster::restart(&name, component)?)
+        }
+        ClusterCommand::Reboot => {
+            find(&name)?.reboot(&Progress::default(), || {})?;
+            println!("cluster {name} is up again");
+            Ok(())
         }
         ClusterCommand::Keeper { end_with_parent } => {
             Ok(keeper::run(&name, launcher, end_with_parent)?)

@@ -78,6 +78,12 @@ impl Cluster {
         down::down(name)
     }
 
+    /// Reboots its machine without warning: every process, mount and network is gone, and the components start again on
+    /// their files. `before_node` runs when the API server answers and the node has not started.
+    pub fn reboot(&self, progress: &Progress, before_node: impl FnOnce()) -> Result<(), UpError> {
+        up::reboot(self, progress, before_node)
+    }
+
     /// The cluster if it runs, whole or still coming up.
     pub fn find(name: &ClusterName) -> Result<Option<Self>, UpError> {
         up::find(name)

@@ -102,6 +102,17 @@ impl View {
         Self { mounts, root }
     }
 
+    /// Whether a folder or anything below it is mounted.
+    pub fn has_mounts_below(&self, folder: &Path) -> Result<bool, ViewError> {
+        let folder = folder.display().to_string();
+        Ok(self.mountinfo()?.lines().any(|line| is_at(line, &folder)))
+    }
+
+    fn mountinfo(&self) -> Result<String, ViewError> {
+        fs::read_to_string(&self.mounts)
+            .map_err(|error| ViewError::Read(self.mounts.clone(), error))
+    }
+
     /// The state of a target path.
     pub(crate) fn target(&self, path: &str) -> Result<Target, ViewError> {
         let below_root = self.root.join(path.trim_start_matches('/'));
@@ -111,9 +122,7 @@ impl View {
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => return Err(ViewError::Read(below_root, error)),
         };
-        let mounts = fs::read_to_string(&self.mounts)
-            .map_err(|error| ViewError::Read(self.mounts.clone(), error))?;
-        if !mounts.lines().any(|line| is_at(line, path)) {
+        if !self.mountinfo()?.lines().any(|line| is_at(line, path)) {
             return Ok(if exists {
                 Target::Unmounted
             } else {

@@ -5,7 +5,10 @@ use std::{
     io,
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd,
-    sync::mpsc::{self, Receiver},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, Receiver, Sender},
+    },
     thread,
 };
 
@@ -14,34 +17,67 @@ use rustix::{
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 
-/// Listens on a free loopback port of this process' network and connects through to `target` in the network of
-/// the process `inside`. Returns the port; the forwarding ends with this process.
-pub(crate) fn start(inside: Pid, target: SocketAddr) -> io::Result<u16> {
-    let network = File::open(format!("/proc/{}/ns/net", inside.as_raw_nonzero()))?;
-    listen(target, move || {
-        Ok(move_into_link_name_space(
-            network.as_fd(),
-            Some(LinkNameSpaceType::Network),
-        )?)
-    })
+/// The sender to the thread that connects at present; none before there is one.
+type Connector = Arc<Mutex<Option<Sender<TcpStream>>>>;
+
+/// A loopback port of this process' network. It leads into the network of another process, and into that of the next one
+/// after a reboot. The forwarding ends with this process.
+pub(crate) struct Forwarder {
+    port: u16,
+    target: SocketAddr,
+    connector: Connector,
 }
 
-fn listen(
-    target: SocketAddr,
-    enter: impl FnOnce() -> io::Result<()> + Send + 'static,
-) -> io::Result<u16> {
-    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
-    let port = listener.local_addr()?.port();
-    let (accepted, to_connect) = mpsc::channel();
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            if accepted.send(stream).is_err() {
-                return;
+impl Forwarder {
+    /// Listens on a free port. Connections are closed until the port leads somewhere.
+    pub(crate) fn listen(target: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let port = listener.local_addr()?.port();
+        let connector = Connector::default();
+        let sender = Arc::clone(&connector);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if let Some(sender) = &*locked(&sender) {
+                    // The thread may have failed. Then the connection is closed.
+                    let _ = sender.send(stream);
+                }
             }
-        }
-    });
-    thread::spawn(move || connect_inside(enter, target, &to_connect));
-    Ok(port)
+        });
+        Ok(Self {
+            port,
+            target,
+            connector,
+        })
+    }
+
+    /// Its port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on connections lead into the network of this process.
+    pub(crate) fn lead_into(&self, inside: Pid) -> io::Result<()> {
+        let network = File::open(format!("/proc/{}/ns/net", inside.as_raw_nonzero()))?;
+        self.lead(move || {
+            Ok(move_into_link_name_space(
+                network.as_fd(),
+                Some(LinkNameSpaceType::Network),
+            )?)
+        });
+        Ok(())
+    }
+
+    fn lead(&self, enter: impl FnOnce() -> io::Result<()> + Send + 'static) {
+        let (accepted, to_connect) = mpsc::channel();
+        let target = self.target;
+        thread::spawn(move || connect_inside(enter, target, &to_connect));
+        // The thread before ends with its sender.
+        *locked(&self.connector) = Some(accepted);
+    }
+}
+
+fn locked(connector: &Connector) -> MutexGuard<'_, Option<Sender<TcpStream>>> {
+    connector.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A namespace belongs to a thread: sockets made by this one are in the cluster's network, the
@@ -83,23 +119,37 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn bytes_and_end_of_stream_pass_both_ways() {
+    /// A server that answers one connection with its name and the text in upper case.
+    fn echo(name: &'static str) -> SocketAddr {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = server.local_addr().unwrap();
-        let echo = thread::spawn(move || {
+        thread::spawn(move || {
             let (mut stream, _) = server.accept().unwrap();
             let mut text = String::new();
             stream.read_to_string(&mut text).unwrap();
-            stream.write_all(text.to_uppercase().as_bytes()).unwrap();
+            let answer = format!("{name} {}", text.to_uppercase());
+            stream.write_all(answer.as_bytes()).unwrap();
         });
-        let port = listen(target, || Ok(())).unwrap();
+        target
+    }
+
+    fn ask(port: u16) -> String {
         let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        client.write_all(b"hello").unwrap();
-        client.shutdown(Shutdown::Write).unwrap();
+        // A closed connection is an answer too.
+        let _ = client.write_all(b"hello");
+        let _ = client.shutdown(Shutdown::Write);
         let mut answer = String::new();
-        client.read_to_string(&mut answer).unwrap();
-        assert_eq!(answer, "HELLO");
-        echo.join().unwrap();
+        let _ = client.read_to_string(&mut answer);
+        answer
+    }
+
+    #[test]
+    fn bytes_and_end_of_stream_pass_both_ways() {
+        let forwarder = Forwarder::listen(echo("one")).unwrap();
+        assert_eq!(ask(forwarder.port()), "", "it leads nowhere yet");
+        forwarder.lead(|| Err(io::Error::other("no such network")));
+        assert_eq!(ask(forwarder.port()), "", "it cannot enter");
+        forwarder.lead(|| Ok(()));
+        assert_eq!(ask(forwarder.port()), "one HELLO");
     }
 }

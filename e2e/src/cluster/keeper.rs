@@ -1,5 +1,5 @@
 //! The process outside the cluster's namespaces: it starts the supervisor and forwards a loopback port to the
-//! API server. When the supervisor has ended, it removes the cgroups, which namespaces do not clean up.
+//! API server. Asked to reboot, it ends the supervisor and starts it again on the same files. When the supervisor has ended, it removes the cgroups, which namespaces do not clean up.
 
 use std::{
     fs::{self, File},
@@ -8,6 +8,10 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -17,14 +21,15 @@ use rustix::{
     process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid},
 };
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGINT, SIGTERM, SIGUSR1},
     iterator::Signals,
 };
 
 use super::{
     Launcher, cgroup,
     config::net,
-    control, forward,
+    control,
+    forward::Forwarder,
     layout::{ClusterName, Layout},
 };
 use crate::{
@@ -63,7 +68,7 @@ pub(crate) fn run(
     // end.
     fs::write(layout.keeper_lock(), std::process::id().to_string())
         .map_err(error("write its process id"))?;
-    let signals = Signals::new([SIGTERM, SIGINT]).map_err(error("watch for signals"))?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGUSR1]).map_err(error("watch for signals"))?;
 
     let kept = cgroup::create(name)
         .map_err(error("make the cluster's cgroups"))
@@ -72,30 +77,82 @@ pub(crate) fn run(
     kept.and(removed.map_err(error("remove the cluster's cgroups")))
 }
 
-/// Starts the supervisor and stays until it has ended.
+/// The signals' effect on the supervisor.
+#[derive(Default)]
+struct Asked {
+    /// To start it again once it has ended.
+    reboot: AtomicBool,
+    /// To stay ended.
+    end: AtomicBool,
+    /// The process to kill; zero before there is one.
+    process: AtomicU32,
+}
+
+/// Starts the supervisor and stays until it has ended, or starts it again when that was asked for.
 fn keep(
     layout: &Layout,
     name: &ClusterName,
     launcher: &Launcher,
     mut signals: Signals,
 ) -> Result<(), KeeperError> {
-    let mut supervisor =
-        start_supervisor(layout, name, launcher).map_err(error("start the supervisor"))?;
-    let id = supervisor.id();
+    let asked = Arc::new(Asked::default());
+    let heard = Arc::clone(&asked);
     thread::spawn(move || {
-        for _ in signals.forever() {
+        for signal in signals.forever() {
+            let effect = if signal == SIGUSR1 {
+                &heard.reboot
+            } else {
+                &heard.end
+            };
+            effect.store(true, Ordering::SeqCst);
             // `unshare` takes its child, process 1 of the cluster, with it.
-            kill(id);
+            kill(heard.process.load(Ordering::SeqCst));
         }
     });
-    let forwarding = forward_api(layout, &mut supervisor);
-    if forwarding.is_err() {
-        kill(id);
+    let target = SocketAddr::from(([127, 0, 0, 1], net::API_PORT));
+    let forwarder = Forwarder::listen(target).map_err(error("listen for the API server"))?;
+    loop {
+        let mut supervisor =
+            start_supervisor(layout, name, launcher).map_err(error("start the supervisor"))?;
+        asked.process.store(supervisor.id(), Ordering::SeqCst);
+        let forwarding = if asked.end.load(Ordering::SeqCst) {
+            kill(supervisor.id());
+            Ok(())
+        } else {
+            forward_api(layout, &forwarder, &mut supervisor)
+        };
+        if forwarding.is_err() {
+            kill(supervisor.id());
+        }
+        supervisor
+            .wait()
+            .map_err(error("wait for the supervisor"))?;
+        forwarding.map_err(error("forward to the API server"))?;
+        if asked.end.load(Ordering::SeqCst) || !asked.reboot.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
+        turn_off(layout, name).map_err(error("make the machine ready for its next start"))?;
     }
-    supervisor
-        .wait()
-        .map_err(error("wait for the supervisor"))?;
-    forwarding.map_err(error("forward to the API server"))
+}
+
+/// Removes all that a machine loses when it is off: cgroups, and the files in `/run`. Processes, mounts and the network have
+/// gone with the namespaces.
+fn turn_off(layout: &Layout, name: &ClusterName) -> io::Result<()> {
+    cgroup::remove(name).map_err(io::Error::other)?;
+    cgroup::create(name)?;
+    for lost in layout.lost_when_off() {
+        let removed = if lost.is_dir() {
+            fs::remove_dir_all(&lost)
+        } else {
+            fs::remove_file(&lost)
+        };
+        if let Err(error) = removed
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 /// The chain of death: `setpriv` binds `unshare` to us, `unshare` binds the supervisor to itself.
@@ -125,7 +182,7 @@ fn start_supervisor(layout: &Layout, name: &ClusterName, launcher: &Launcher) ->
         .spawn()
 }
 
-fn forward_api(layout: &Layout, supervisor: &mut Child) -> io::Result<()> {
+fn forward_api(layout: &Layout, forwarder: &Forwarder, supervisor: &mut Child) -> io::Result<()> {
     let inside = poll(
         "the supervisor",
         Deadline::after(Duration::from_secs(20)),
@@ -139,11 +196,10 @@ fn forward_api(layout: &Layout, supervisor: &mut Child) -> io::Result<()> {
         },
     )
     .map_err(io::Error::other)??;
-    let target = SocketAddr::from(([127, 0, 0, 1], net::API_PORT));
-    let port = forward::start(inside, target)?;
+    forwarder.lead_into(inside)?;
     // Moved into place whole: a reader sees no half number.
     let unfinished = layout.port_file().with_extension("unfinished");
-    fs::write(&unfinished, port.to_string())?;
+    fs::write(&unfinished, forwarder.port().to_string())?;
     fs::rename(unfinished, layout.port_file())
 }
 

@@ -164,6 +164,15 @@ impl Layout {
         self.path("api.port")
     }
 
+    /// What a machine holds in memory: the container runtime's state, and the sockets.
+    pub(crate) fn lost_when_off(&self) -> [PathBuf; 3] {
+        [
+            self.control_socket(),
+            self.path("containerd.sock"),
+            self.path("containerd/state"),
+        ]
+    }
+
     /// Written last by `up`: a cluster without it is half made.
     pub(crate) fn ready_marker(&self) -> PathBuf {
         self.path("ready")

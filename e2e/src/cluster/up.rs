@@ -3,6 +3,8 @@
 
 use std::{fs, io, process::Command, time::Duration};
 
+use rustix::process::{Signal, kill_process};
+
 use super::{
     Cluster, Component, ControlError, DownError, Launcher, State, addons, config,
     control::{self, Request},
@@ -139,6 +141,31 @@ pub(super) fn up(
     Ok(cluster)
 }
 
+/// Ends every process at once, as the loss of power does, and starts the components again on their files. `before_node` runs
+/// when the API server answers and the node has not started.
+pub(super) fn reboot(
+    cluster: &Cluster,
+    progress: &Progress,
+    before_node: impl FnOnce(),
+) -> Result<(), UpError> {
+    let _work = work::begin(&cluster.name)?;
+    progress.step("end every process", || cluster.restart_supervisor())?;
+    progress.step("start etcd", || cluster.start(Component::Etcd))?;
+    progress.step("start kube-apiserver", || cluster.start_api_server())?;
+    before_node();
+    progress.step("start the control plane", || {
+        cluster.start(Component::KubeControllerManager)?;
+        cluster.start(Component::KubeScheduler)
+    })?;
+    progress.step("start the node", || {
+        cluster.start(Component::Containerd)?;
+        cluster.start(Component::Kubelet)?;
+        cluster.start(Component::KubeProxy)?;
+        cluster.wait_for_node()
+    })?;
+    progress.step("wait for DNS", || cluster.settle())
+}
+
 /// A cluster that runs, whole or still coming up.
 pub(super) fn find(name: &ClusterName) -> Result<Option<Cluster>, UpError> {
     let layout = Layout::of(name);
@@ -218,6 +245,24 @@ impl Cluster {
             &self.layout.kubeconfig(),
         )?;
         Ok(())
+    }
+
+    /// Has the keeper end the supervisor, and with it every process, and start it again.
+    fn restart_supervisor(&self) -> Result<(), UpError> {
+        let find = || io_error("find the cluster's processes");
+        let before = control::supervisor_pid(&self.layout).map_err(find())?;
+        let keeper = keeper::find(&self.layout).map_err(find())?;
+        let keeper = keeper.ok_or_else(|| find()(io::ErrorKind::NotFound.into()))?;
+        kill_process(keeper, Signal::USR1).map_err(|errno| find()(errno.into()))?;
+        self.wait(poll(
+            "the next supervisor",
+            Deadline::after(PATIENCE),
+            || match control::supervisor_pid(&self.layout) {
+                Ok(now) if now != before => Ok(()),
+                Ok(_) => Err("the earlier one lives".to_owned()),
+                Err(error) => Err(error.to_string()),
+            },
+        ))
     }
 
     /// Starts a component and waits until it listens.

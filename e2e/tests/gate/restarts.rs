@@ -1,12 +1,29 @@
-//! The node under pods that run and pods that wait: its plugin is replaced, its kubelet and its container runtime are killed.
+//! The node under pods that run and pods that wait: its plugin is replaced, its kubelet and its container runtime are killed,
+//! and it reboots.
 
 use e2e::{
-    Cluster, Component,
+    Cluster, Component, Progress,
     api::kinds::POD,
+    checker,
     harness::{is_long_form, say},
 };
+use serde_json::{Value, json};
 
-use crate::support::{Approval, CONNECTOR, Gate, Installation, MOUNT, wait_until};
+use crate::{
+    support::{
+        Approval, CONNECTOR, Gate, Installation, MOUNT, uid, wait_until, wait_until_nothing_left,
+    },
+    workloads::{pod_spec, start},
+};
+
+/// All that are installed.
+const SERVICES: [&str; 5] = [
+    "evaluation-service",
+    "policy-controller",
+    "request-controller",
+    "webhook",
+    "csi-node",
+];
 
 /// Pods of one policy: those that run and those that wait.
 struct Crowd {
@@ -106,4 +123,89 @@ fn kubelet_and_container_runtime_are_killed_under_pods_that_run_and_wait() {
         crowd.let_in(1);
     }
     crowd.assert_untouched();
+}
+
+/// A pod that is started again after its node was off, as that of a Deployment.
+fn start_lasting_pod(gate: &Gate, pod: &str) {
+    let mut spec = pod_spec(gate, &["cat", "--then-wait", MOUNT]);
+    spec["restartPolicy"] = json!("Always");
+    start(gate, pod, &spec);
+}
+
+/// Waits until the container of a pod runs again, and has found all of its content.
+fn wait_until_again(gate: &Gate, pod: &str) {
+    let what = format!("pod {pod} to run again");
+    let again = |pod: &Value| {
+        let container = &pod["status"]["containerStatuses"][0];
+        container["restartCount"] != 0 && !container["state"]["running"].is_null()
+    };
+    gate.scene().wait_for_object(&what, POD, pod, again);
+    let output = gate.wait_for_output(pod);
+    let request = gate.wait_for_phase(pod, "Granted");
+    let facts = format!("== {MOUNT}/.connector/{}_{CONNECTOR}", gate.namespace());
+    let name = request["metadata"]["name"].as_str().unwrap();
+    for fact in [
+        format!("{facts}/address\nhttps://{CONNECTOR}.example.com"),
+        format!("{facts}/request\n{name}"),
+        format!("== {MOUNT}/.connector/.complete"),
+    ] {
+        assert!(output.contains(&fact), "{fact} is not in {output}");
+    }
+}
+
+#[test]
+fn a_node_that_reboots_brings_its_pods_back_with_their_content_and_nothing_of_the_others() {
+    // The recorder stands beside a driver that is gone then.
+    let gate = Gate::alone_without_mounts("reboot");
+    let Some(cluster) = gate.scene().cluster() else {
+        say("skipped: the machine of this cluster cannot be rebooted from here");
+        return;
+    };
+    gate.create_policy("release", Approval::SignOff);
+    let (run, wait) = (["runs-0", "runs-1"], ["waits-0", "waits-1"]);
+    for pod in run.iter().chain(&["goes"]) {
+        gate.set_approval(pod, pod, Approval::SignOff, "approved");
+        start_lasting_pod(&gate, pod);
+    }
+    // One that is not started again.
+    gate.set_approval("once", "once", Approval::SignOff, "approved");
+    gate.start_pod("once");
+    for pod in wait {
+        start_lasting_pod(&gate, pod);
+    }
+    for pod in run.iter().chain(&["goes", "once"]) {
+        gate.wait_for_output(pod);
+    }
+    for pod in wait {
+        gate.wait_for_reason(pod, "AccessCheckReady", "AccessCheckPending");
+    }
+    let gone = [gate.pod_uid("goes"), gate.pod_uid("once")];
+    let once = gate.request_of("once");
+
+    let since = checker::now();
+    let rebooted = cluster.reboot(&Progress::default(), || {
+        gate.api().delete_now(POD, "goes").unwrap();
+    });
+    rebooted.unwrap();
+    let installation = Installation::of(&gate);
+    for service in SERVICES {
+        installation.wait_until_ready(service);
+    }
+    gate.outage_since(since);
+    for pod in run {
+        wait_until_again(&gate, pod);
+    }
+    assert_eq!(gate.scene().wait_for_end("once"), "Failed");
+    gate.pod_ended("once");
+    gate.wait_for_no_access("once", &uid(&once));
+    gate.delete(POD, "once");
+    wait_until_nothing_left(cluster, &gone);
+
+    for pod in wait {
+        gate.assert_held(pod);
+        gate.set_approval(pod, pod, Approval::SignOff, "approved");
+    }
+    for pod in wait {
+        gate.wait_for_output(pod);
+    }
 }

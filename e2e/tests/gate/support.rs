@@ -4,6 +4,7 @@
 mod callers;
 mod creators;
 mod installation;
+mod node;
 mod objects;
 pub(crate) mod pipelines;
 mod prometheus;
@@ -32,6 +33,7 @@ use watched::{Recording, Watched};
 pub(crate) use callers::{create_caller, evaluation_roots};
 pub(crate) use creators::wait_until_creators_are_believed;
 pub(crate) use installation::Installation;
+pub(crate) use node::wait_until_nothing_left;
 pub(crate) use objects::{
     Approval, check_of, condition, definition_of, name, policy, timestamp, uid, volume,
 };

@@ -23,7 +23,7 @@ fn container(gate: &Gate, name: &str, args: &[&str], mounts: &Value) -> Value {
 }
 
 /// The spec of a pod whose only container prints its volume.
-fn pod_spec(gate: &Gate, args: &[&str]) -> Value {
+pub(super) fn pod_spec(gate: &Gate, args: &[&str]) -> Value {
     let volume = volume(&json!({"connectors": CONNECTOR}));
     json!({
         "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "volumes": volume["volumes"],
@@ -31,7 +31,7 @@ fn pod_spec(gate: &Gate, args: &[&str]) -> Value {
     })
 }
 
-fn start(gate: &Gate, pod: &str, spec: &Value) {
+pub(super) fn start(gate: &Gate, pod: &str, spec: &Value) {
     let object = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod, "labels": {"app": pod}}, "spec": spec,
     });
