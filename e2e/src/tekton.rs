@@ -1,6 +1,6 @@
 //! Tekton Pipelines and manual-approval-gate on an existing cluster, for the tests that play on them.
 
-use std::{process, time::Duration};
+use std::{collections::BTreeSet, process, time::Duration};
 
 use serde_json::json;
 
@@ -17,8 +17,11 @@ const OF_TEKTON: [&str; 3] = [
     "pipelineruns.tekton.dev",
     "taskruns.tekton.dev",
 ];
-/// The kind of the gate.
-const OF_THE_GATE: &str = "approvaltasks.openshift-pipelines.org";
+/// The kinds of the gate. The first is enough for the tests.
+const OF_THE_GATE: [&str; 2] = [
+    "approvaltasks.openshift-pipelines.org",
+    "approvalrequests.openshift-pipelines.org",
+];
 /// Labels the definitions of `pipelines`: no controller of Tekton acts on their objects.
 pub const STAND_IN: &str = "connectors-approval/stand-in";
 /// How long both controllers may take to begin a run.
@@ -69,23 +72,26 @@ pub enum PipelineKinds {
 
 /// Looks which definitions of these kinds are on a cluster.
 pub fn kinds_on(kubectl: &Kubectl) -> Result<PipelineKinds, CommandError> {
-    let names = [OF_TEKTON.as_slice(), &[OF_THE_GATE]].concat().join(" ");
-    let found = |words: String| -> Result<usize, CommandError> {
-        Ok(kubectl.run(&words)?.split_whitespace().count())
+    let names = [OF_TEKTON.as_slice(), &OF_THE_GATE].concat().join(" ");
+    let found = |words: String| -> Result<BTreeSet<String>, CommandError> {
+        let names = kubectl.run(&words)?;
+        Ok(names.split_whitespace().map(str::to_owned).collect())
     };
     let all = found(format!("get crd {names} --ignore-not-found -o name"))?;
     let own = found(format!("get crd --selector {STAND_IN} -o name"))?;
-    Ok(match (all, own) {
-        (0, _) => PipelineKinds::None,
-        (all, own) if all <= own => PipelineKinds::StandIns,
-        _ => PipelineKinds::Foreign,
+    Ok(if all.is_empty() {
+        PipelineKinds::None
+    } else if all.is_subset(&own) {
+        PipelineKinds::StandIns
+    } else {
+        PipelineKinds::Foreign
     })
 }
 
 /// Finds both and this project on a cluster. A definition alone is not enough: tests that play both controllers leave
 /// theirs behind. So a run is begun, in a namespace of its own.
 pub fn expect_installed(kubectl: &Kubectl) -> Result<(), TektonError> {
-    let kinds = OF_TEKTON.iter().chain([&OF_THE_GATE]);
+    let kinds = OF_TEKTON.iter().chain(&OF_THE_GATE[..1]);
     let mut missing = Vec::new();
     for kind in kinds {
         let found = kubectl.run(&format!("get crd {kind} --ignore-not-found -o name"))?;

@@ -296,9 +296,7 @@ impl PreparedCheck {
         let asked = self.module(of).zip(selection).into_iter();
         asked.flat_map(move |(module, selection)| {
             let counts = |object: &&FoundForCheck| {
-                selection.problem_with(&of.check, object).is_none()
-                    && object.unproven().is_none()
-                    && object.awaits.is_none()
+                selection.problem_with(&of.check, object).is_none() && object.unproven().is_none()
             };
             let job = move |object: &'a FoundForCheck| RegoJob {
                 module,
@@ -369,14 +367,11 @@ fn judge(
                 if let Some(unproven) = object.unproven() {
                     return object.without_proof(check, selection, unproven);
                 }
-                if let Some(other) = &object.awaits {
-                    return object.beside_missing(other);
-                }
                 let said = is_rego.then(|| {
                     let missing = || Err(RegoFailure::Limit("was not asked".to_owned()));
                     answers.next().unwrap_or_else(missing)
                 });
-                object.judge(check, selection, said, is_foreign)
+                object.beside_others(object.judge(check, selection, said, is_foreign))
             };
             objects.iter().map(judge).collect()
         }

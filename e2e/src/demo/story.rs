@@ -45,7 +45,11 @@ impl Story<'_> {
              approved, so the pod waits at its mount."
         );
         self.step("the pod waits", || {
-            self.kubectl.apply(PIPELINE_RUN)?;
+            // Its kind may not be served yet.
+            wait("the pipeline run", || {
+                let applied = self.kubectl.apply(PIPELINE_RUN);
+                applied.map_err(|error| crate::report(&error))
+            })?;
             self.wait_for_event(DEPLOY_POD, "AccessPending")
         })?;
         show(

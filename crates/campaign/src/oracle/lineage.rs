@@ -230,7 +230,8 @@ pub(super) fn asked_beside<'a>(
 ) -> Result<(), String> {
     let run = owner(owner(pod, "TaskRun", find)?, "PipelineRun", find)?;
     for child in list(run, "/status/childReferences") {
-        let mut tasks = list(run, "/status/pipelineSpec/tasks").iter();
+        let of = |it: &str| list(run, &format!("/status/pipelineSpec/{it}"));
+        let mut tasks = of("tasks").iter().chain(of("finally"));
         let task = tasks.find(|it| it["name"] == child["pipelineTaskName"]);
         let asks = task.is_some_and(|it| text(it, "/taskRef/kind") == "ApprovalTask");
         let what = text(child, "/name");

@@ -252,16 +252,24 @@ impl FoundForCheck {
         }
     }
 
-    /// The result of a proven approval whose run asked for another one, which the check does not find.
-    pub(super) fn beside_missing(&self, other: &str) -> JudgedObject {
-        let identity = self.identity.clone().unwrap_or_default();
+    /// The result, unless it passes while the check does not find another approval of the run.
+    pub(super) fn beside_others(&self, judged: JudgedObject) -> JudgedObject {
+        let Some(other) = &self.awaits else {
+            return judged;
+        };
+        if judged.outcome != Some(CheckOutcome::Passed) {
+            return judged;
+        }
+        let identity = &judged.identity;
         let message = format!(
             "{identity}: its run asked for ApprovalTask {other} too, which is not there or has lost its labels; match: All \
              waits for every approval of the run"
         );
         JudgedObject {
             outcome: Some(CheckOutcome::Pending),
-            ..JudgedObject::failed(self, JudgeReason::OtherApprovalMissing.into(), message)
+            reason: JudgeReason::OtherApprovalMissing.into(),
+            message,
+            ..judged
         }
     }
 

@@ -3,7 +3,7 @@
 //! The gate lets every approver change the labels of an approval, so a check that needs all approvals would not see one
 //! that lost them. The run's own list of children still names it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use super::object::{LinkObject, list, text};
 use super::{LineageReason, LineageRefusal, LineageStep, ProofStop, RunKind, approval, refused};
 use crate::template::RenderedLabels;
 
-/// The first approval that the run asked for, that has these labels by its run and pipeline task, and that was not found.
+/// The first approval that the run asked for, that could have these labels, and that was not found.
 pub(crate) fn not_found<'a>(
     run: &'a Value,
     labels: &RenderedLabels,
@@ -26,29 +26,39 @@ pub(crate) fn not_found<'a>(
     }
 }
 
+/// The lists of pipeline tasks, and the label `tekton.dev/memberOf` of their children.
+const LISTS: [(&str, &str); 2] = [
+    ("/status/pipelineSpec/tasks", "tasks"),
+    ("/status/pipelineSpec/finally", "finally"),
+];
+
 fn search<'a>(
     run: &LinkObject<'a>,
     labels: &RenderedLabels,
     is_found: impl Fn(&str) -> bool,
     steps: &mut usize,
 ) -> LineageStep<Option<&'a str>> {
-    let tasks = ["/status/pipelineSpec/tasks", "/status/pipelineSpec/finally"];
-    let tasks = || tasks.iter().flat_map(|it| run.list(it));
+    let tasks = || {
+        let of = |(list, member_of)| run.list(list).iter().map(move |it| (it, member_of));
+        LISTS.into_iter().flat_map(of)
+    };
     let children = list(run.value, "/status/childReferences");
     let Some(left) = steps.checked_sub(tasks().count() + children.len() + 1) else {
         let message = format!("{run} takes too many steps to prove");
         return refused(LineageReason::TooLarge, message);
     };
     *steps = left;
-    let asking = tasks().filter(|it| asks_for_approval(it));
-    let asking: BTreeSet<_> = asking.map(|it| text(it, "/name")).collect();
+    let asking = tasks().filter(|(it, _)| asks_for_approval(it));
+    let asking: BTreeMap<_, _> = asking.map(|(it, of)| (text(it, "/name"), of)).collect();
     let asked = children.iter().filter(|it| RunKind::CustomRun.is(it));
-    let mut asked = asked.map(|it| (text(it, "/name"), text(it, "/pipelineTaskName")));
-    Ok(asked
-        .find(|(name, task)| {
-            asking.contains(task) && !is_found(name) && has_labels(run, name, task, labels)
-        })
-        .map(|(name, _)| name))
+    let mut missing = asked.filter_map(|child| {
+        let name = text(child, "/name");
+        let task = text(child, "/pipelineTaskName");
+        let member_of = asking.get(task)?;
+        let is_missing = !is_found(name) && could_have(labels, run, [name, task, member_of]);
+        is_missing.then_some(name)
+    });
+    Ok(missing.next())
 }
 
 fn asks_for_approval(task: &Value) -> bool {
@@ -59,14 +69,22 @@ fn asks_for_approval(task: &Value) -> bool {
     })
 }
 
-/// Tekton labels a CustomRun with the labels of its run and its own, and the gate copies them to the approval.
-fn has_labels(run: &LinkObject<'_>, name: &str, task: &str, labels: &RenderedLabels) -> bool {
-    let of_run = run.value.pointer("/metadata/labels");
-    labels.match_found(|key| match key {
-        "tekton.dev/pipelineRun" => Some(run.name),
-        "tekton.dev/pipelineRunUID" => Some(run.uid),
-        "tekton.dev/pipelineTask" => Some(task),
-        "tekton.dev/customRun" => Some(name),
-        _ => of_run?.get(key)?.as_str(),
+/// Tekton's own labels tell the approvals of a run apart. All others are those of the run, the same for each of its
+/// approvals, and may have been changed since.
+fn could_have(
+    labels: &RenderedLabels,
+    run: &LinkObject<'_>,
+    [name, task, member_of]: [&str; 3],
+) -> bool {
+    labels.iter().all(|(key, value)| {
+        let own = match key {
+            "tekton.dev/pipelineRun" => run.name,
+            "tekton.dev/pipelineRunUID" => run.uid,
+            "tekton.dev/pipelineTask" => task,
+            "tekton.dev/customRun" => name,
+            "tekton.dev/memberOf" => member_of,
+            _ => return true,
+        };
+        own == value.as_str()
     })
 }

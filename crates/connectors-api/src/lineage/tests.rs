@@ -8,6 +8,8 @@ mod properties;
 mod shape;
 mod world;
 
+use serde_json::json;
+
 use super::{Absent, LineageReason, LineageVerdict, Unproven, judge};
 pub(crate) use world::World;
 
@@ -148,4 +150,35 @@ fn what_a_controller_has_not_written_yet_is_waited_for() {
         assert_eq!(is_undecided, what == Absent::Decision);
         assert_eq!(verdict.to_read().count(), 0);
     }
+}
+
+/// Tekton lists a deleted child no more, and makes it again only when no other of its matrix is left.
+#[test]
+fn an_approval_of_a_matrix_counts_while_the_run_lists_all_of_them() {
+    let mut world = Shape::default().world();
+    let rename = |object: &mut serde_json::Value| object["metadata"]["name"] = "run-wait-0".into();
+    let run = world.run();
+    let tasks = run["status"]["pipelineSpec"]["tasks"]
+        .as_array_mut()
+        .unwrap();
+    let wait = tasks.iter_mut().find(|it| it["name"] == "wait").unwrap();
+    wait["matrix"] = json!({"params": [{"name": "stage", "value": ["a", "b"]}]});
+    let children = run["status"]["childReferences"].as_array_mut().unwrap();
+    let own = children
+        .iter_mut()
+        .find(|it| it["name"] == "run-wait")
+        .unwrap();
+    own["name"] = "run-wait-0".into();
+    rename(world.custom_run());
+    let params = world.custom_run()["spec"]["params"].as_array_mut().unwrap();
+    params.push(json!({"name": "stage", "value": "a"}));
+    rename(&mut world.approval);
+    world.approval["metadata"]["ownerReferences"][0]["name"] = "run-wait-0".into();
+    let LineageVerdict::Waiting(missing) = world.judged() else {
+        panic!("{:?}", world.judged());
+    };
+    let is_list = |it: &super::MissingLink| it.what == Absent::Field("status.childReferences");
+    assert!(missing.iter().any(is_list), "{missing:?}");
+    world.adopt(super::RunKind::CustomRun, "run-wait-1", "wait");
+    assert!(world.is_proven(), "{:?}", world.judged());
 }

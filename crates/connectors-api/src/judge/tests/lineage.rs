@@ -227,7 +227,7 @@ fn only_approvals_that_the_check_would_select_are_waited_for() {
             question.candidates.get_mut("gate").unwrap()[0]["metadata"]["labels"] = own("wait");
         }
     };
-    let table: [(&str, Change, AccessCheckReady); 9] = [
+    let table: [(&str, Change, AccessCheckReady); 6] = [
         (
             "any is enough",
             |_, it| it.check()["match"] = "Any".into(),
@@ -252,16 +252,6 @@ fn only_approvals_that_the_check_would_select_are_waited_for() {
             Passed,
         ),
         (
-            "the run has no such label",
-            |world, _| world.run()["metadata"]["labels"] = json!({}),
-            Passed,
-        ),
-        (
-            "the run has no labels",
-            |world, _| world.run()["metadata"]["labels"] = Value::Null,
-            Passed,
-        ),
-        (
             "fields select too",
             |_, it| it.check()["selector"]["fieldSelector"] = json!({"status.state": "approved"}),
             Passed,
@@ -276,11 +266,6 @@ fn only_approvals_that_the_check_would_select_are_waited_for() {
             |_, it| it.stage = Stage::AfterGrant,
             Passed,
         ),
-        (
-            "a module decides",
-            |_, it| it.check()["state"] = json!({"rego": "package approval"}),
-            Pending,
-        ),
     ];
     for (situation, change, expected) in table {
         let mut world = World::honest();
@@ -292,9 +277,7 @@ fn only_approvals_that_the_check_would_select_are_waited_for() {
         } else {
             world.objects.clone()
         };
-        let prepared = prepare(question).unwrap();
-        assert_eq!(prepared.rego_jobs().count(), 0, "{situation}");
-        let judgement = prepared.finish([]);
+        let judgement = question.judged();
         assert_eq!(
             judgement.only().verdict,
             expected,
@@ -308,6 +291,65 @@ fn only_approvals_that_the_check_would_select_are_waited_for() {
         by_task(task)(&mut question);
         assert_eq!(question.judged().only().verdict, expected, "{task}");
     }
+}
+
+/// Labels of the run can be changed like those of an approval; those of Tekton tell its approvals apart.
+#[test]
+fn labels_of_the_run_select_each_of_its_approvals_and_those_of_tekton_only_theirs() {
+    let all = [
+        ("tekton.dev/pipelineRun", "run", true),
+        ("tekton.dev/pipelineRunUID", "uid-run", true),
+        ("tekton.dev/memberOf", "tasks", true),
+        ("release", "r1", true),
+        ("tekton.dev/memberOf", "finally", false),
+        ("tekton.dev/pipelineTask", "wait", false),
+        ("tekton.dev/customRun", "run-wait", false),
+    ];
+    for (label, value, is_awaited) in all {
+        for run_labels in [json!({}), Value::Null, json!({label: "other", "run": "r1"})] {
+            let mut world = World::honest();
+            with_review(&mut world);
+            world.run()["metadata"]["labels"] = run_labels;
+            let mut question = asked(&world);
+            question.check()["selector"]["labels"] = json!({label: value});
+            question.candidates.get_mut("gate").unwrap()[0]["metadata"]["labels"] =
+                json!({label: value});
+            let expected = if is_awaited {
+                (Pending, JudgeReason::OtherApprovalMissing)
+            } else {
+                (Passed, JudgeReason::Approved)
+            };
+            assert_eq!(question.judged().said(), expected, "{label}={value}");
+        }
+    }
+}
+
+#[test]
+fn an_approval_of_finally_is_one_of_the_run_too() {
+    let mut world = World::honest();
+    with_review(&mut world);
+    let spec = &mut world.run()["status"]["pipelineSpec"];
+    let mut review = spec["tasks"].as_array_mut().unwrap().pop().unwrap();
+    let target = review["taskRef"].take();
+    review.as_object_mut().unwrap().remove("taskRef");
+    review["taskSpec"] = target;
+    spec["finally"] = json!([review]);
+    let judgement = asked(&world).judged();
+    assert_eq!(
+        judgement.said(),
+        (Pending, JudgeReason::OtherApprovalMissing)
+    );
+}
+
+/// A result that no label mends is told as it is.
+#[test]
+fn a_missing_approval_hides_no_answer_but_yes() {
+    let mut world = World::honest();
+    with_review(&mut world);
+    let judgement = asked(&world)
+        .with(|it| it.check()["approvers"] = json!({"users": ["bob"]}))
+        .judged();
+    assert_eq!(judgement.said(), (Failed, JudgeReason::QuorumNotMet));
 }
 
 #[test]
