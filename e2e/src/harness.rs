@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::{Value, json};
@@ -44,6 +44,18 @@ pub fn runs_long(why: &str) -> bool {
         say(&format!("not run without {LONG_FORM}=1: {why}"));
     }
     wanted
+}
+
+/// The seed of a test with random moments. `E2E_SEED` repeats that of an earlier run.
+#[must_use]
+pub fn seed() -> u64 {
+    let given = env::var("E2E_SEED").ok().and_then(|seed| seed.parse().ok());
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "any number will do, and it is printed"
+    )]
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH);
+    given.unwrap_or_else(|| now().unwrap_or_default().as_secs())
 }
 
 /// A line for users that run the tests. The ordinary output of tests is shown for failed tests only.

@@ -2,10 +2,14 @@
 
 use std::{
     fs, thread,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
-use e2e::{Deadline, harness::PATIENCE, poll};
+use e2e::{
+    Deadline,
+    harness::{PATIENCE, seed},
+    poll,
+};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use crate::{
@@ -112,20 +116,4 @@ fn assert_nothing_left(cluster: &TestCluster, when: &str) {
     cluster.must(&["down"]);
     let traces = traces_of(&cluster.name);
     assert!(traces.is_empty(), "{when}: {traces:#?}");
-}
-
-/// The seed of an earlier run can be given to repeat it.
-fn seed() -> u64 {
-    let given = std::env::var("E2E_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "any number will do, and it is printed"
-    )]
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs();
-    given.unwrap_or(now)
 }

@@ -17,6 +17,7 @@ mod endings;
 mod files;
 mod hostile;
 mod howtos;
+mod kills;
 mod latency;
 mod limits;
 mod lineage;
