@@ -72,6 +72,16 @@ pub(crate) enum MountError {
         #[source]
         source: io::Error,
     },
+    /// A process of the pod keeps the driver from writing a file.
+    #[error(
+        "a process of the pod holds a lease on {}; the kernel breaks it (fs.lease-break-time), and the next call of the \
+         kubelet tries again",
+        path.display()
+    )]
+    Leased {
+        /// The file.
+        path: PathBuf,
+    },
     /// An object that the driver did not create.
     #[error("{} is not ours", path.display())]
     Foreign {

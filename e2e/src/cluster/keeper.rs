@@ -127,6 +127,8 @@ fn keep(
         supervisor
             .wait()
             .map_err(error("wait for the supervisor"))?;
+        // The number may be another process's from now on.
+        asked.process.store(0, Ordering::SeqCst);
         forwarding.map_err(error("forward to the API server"))?;
         if asked.end.load(Ordering::SeqCst) || !asked.reboot.swap(false, Ordering::SeqCst) {
             return Ok(());

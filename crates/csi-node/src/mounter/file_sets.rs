@@ -13,7 +13,10 @@ use std::collections::BTreeSet;
 
 use connector_files::{FileSet, MOST_BYTES};
 
-use super::{MountError, root_dir::RootDir};
+use super::{
+    MountError,
+    root_dir::{RootDir, all},
+};
 
 /// The folder of all files of the driver.
 pub(super) const FOLDER: &str = ".connector";
@@ -88,20 +91,15 @@ impl FileSets<'_> {
             return Ok(());
         }
         self.unlink_others(&FileSet::default())?;
-        for set in SETS {
-            self.write(set, &FileSet::default())?;
-        }
-        Ok(())
+        all(SETS.map(|set| self.write(set, &FileSet::default())))
     }
 
     /// Writes the files of a set in place, and empties all other files in its folder.
     fn write(&self, set: &str, files: &FileSet) -> Result<(), MountError> {
         let folder = folder(set);
-        for name in self.0.names(&folder)? {
-            if files.get(&name).is_none() {
-                self.0.truncate(&format!("{folder}/{name}"))?;
-            }
-        }
+        let names = self.0.names(&folder)?.into_iter();
+        let others = names.filter(|name| files.get(name).is_none());
+        all(others.map(|name| self.0.truncate(&format!("{folder}/{name}"))))?;
         for (name, content) in files.iter() {
             self.0
                 .write(&format!("{folder}/{name}"), content.as_bytes())?;

@@ -23,6 +23,13 @@ use super::MountError;
 const READABLE: Mode = Mode::from_raw_mode(0o444);
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
 
+/// Takes every step, and gives the first error.
+pub(super) fn all(
+    steps: impl IntoIterator<Item = Result<(), MountError>>,
+) -> Result<(), MountError> {
+    steps.into_iter().fold(Ok(()), Result::and)
+}
+
 /// An open folder.
 #[derive(Debug)]
 pub(super) struct RootDir {
@@ -110,10 +117,16 @@ impl RootDir {
     }
 
     /// Writes a file that all users may read.
+    ///
+    /// A process with the owner's user id may hold a lease on a file. A call that waits for its end would hold a thread of
+    /// the driver.
     pub(super) fn write(&self, path: &str, content: &[u8]) -> Result<(), MountError> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NONBLOCK;
         let file = self.open(path, flags, READABLE);
-        let file = file.map_err(|error| self.failed("make", path, error.into()))?;
+        let file = file.map_err(|error| match error {
+            Errno::AGAIN => self.leased(path),
+            other => self.failed("make", path, other.into()),
+        })?;
         let mut file = File::from(file);
         file.write_all(content)
             .and_then(|()| file.sync_all())
@@ -161,18 +174,18 @@ impl RootDir {
         }
     }
 
-    /// Empties a file, or all files of a folder. A link has no content. A file that cannot be emptied is removed.
+    /// Empties a file, or all files of a folder. A link has no content. A file that cannot be emptied is removed, but for
+    /// one with a lease: its readers would keep the content. After an error the other files are empty.
     pub(super) fn truncate(&self, path: &str) -> Result<(), MountError> {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK;
         let file = self.open(path, flags, Mode::empty());
         match file.and_then(|file| ftruncate(&file, 0)) {
             Ok(()) | Err(Errno::NOENT | Errno::LOOP) => Ok(()),
             Err(Errno::ISDIR) => {
-                for name in self.names(path)? {
-                    self.truncate(&format!("{path}/{name}"))?;
-                }
-                Ok(())
+                let names = self.names(path)?.into_iter();
+                all(names.map(|name| self.truncate(&format!("{path}/{name}"))))
             }
+            Err(Errno::AGAIN) => Err(self.leased(path)),
             Err(error) => {
                 let error = report(&error);
                 let volume = self.path.display();
@@ -203,6 +216,11 @@ impl RootDir {
             mode,
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,
         )
+    }
+
+    fn leased(&self, path: &str) -> MountError {
+        let path = self.path.join(path);
+        MountError::Leased { path }
     }
 
     /// The error of a step.

@@ -22,7 +22,7 @@ use tracing::warn;
 use super::{
     MountError, OnDisk, Passage,
     file_sets::{FILES, FOLDER, FileSets},
-    root_dir::RootDir,
+    root_dir::{RootDir, all},
 };
 use crate::{
     content::{ConnectorFacts, Content, INODE, Record},
@@ -215,14 +215,15 @@ impl VolumeRoot {
 
     /// Removes the content of all facts and files, also of those that an unfinished call was writing.
     fn set_aside(&self) -> Result<(), MountError> {
-        FileSets(&self.0).clear()?;
+        // One file with a lease keeps no other file.
+        let mut emptied = vec![FileSets(&self.0).clear()];
         for name in self.0.names(FOLDER)? {
             let path = format!("{FOLDER}/{name}");
             // The content of files is removed already.
             if [COMPLETE, REVOKED, REMOVED, FILES].contains(&path.as_str()) {
                 continue;
             }
-            self.0.truncate(&path)?;
+            emptied.push(self.0.truncate(&path));
             if path == NEW_FACT {
                 continue;
             }
@@ -236,6 +237,7 @@ impl VolumeRoot {
                 Err(error) => return Err(self.0.failed("rename", &path, error.into())),
             }
         }
-        self.0.truncate(REMOVED)
+        emptied.push(self.0.truncate(REMOVED));
+        all(emptied)
     }
 }

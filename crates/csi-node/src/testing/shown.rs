@@ -77,7 +77,10 @@ impl Shown {
                 .iter()
                 .any(|set| set.facts.get(name) == Some(fact))
         };
+        // Only names that one of the sets has alone come and go.
+        let mut common = old.files.keys().filter(|it| new.files.contains_key(*it));
         self.facts.len() == old.facts.len()
+            && common.all(|it| self.files.contains_key(it))
             && self.facts.iter().all(is_known)
             && (is_of(old) || is_of(new))
     }

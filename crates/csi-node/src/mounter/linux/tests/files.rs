@@ -179,6 +179,59 @@ fn files_of_an_emptied_volume_hold_nothing_for_those_who_have_them_open() {
     scene.clear();
 }
 
+/// A process that holds a lease on a file until it is ended. The files belong to its user.
+fn lease(path: &Path) -> std::process::Child {
+    let script = r#"open(F, "<", $ARGV[0]) or die; $SIG{IO} = "IGNORE"; fcntl(F, 1024, 0) // die $!; $| = 1;
+        print "held\n"; sleep 600"#;
+    let mut process = std::process::Command::new("perl")
+        .args(["-e", script])
+        .arg(path)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let output = process.stdout.as_mut().unwrap();
+    io::BufRead::read_line(&mut io::BufReader::new(output), &mut line).unwrap();
+    assert_eq!(line, "held\n");
+    process
+}
+
+/// A pod whose user is root owns its files.
+#[test]
+fn a_lease_on_a_file_holds_no_call_and_keeps_the_content_of_no_other_file() {
+    if !inside("files::a_lease_on_a_file_holds_no_call_and_keeps_the_content_of_no_other_file") {
+        return;
+    }
+    let scene = scene();
+    scene.publish_files(&json!({"a": "1", "token": "s3cret", "z": "1"}));
+    let mut holder = lease(&scene.place.target().join(".connector/.files/a/token"));
+    let is_leased = |result: Result<(), MountError>| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, MountError::Leased { .. }), "{error:?}");
+    };
+    // The other set is written, and then the leased one would be.
+    assert!(scene.refresh(&json!({"a": "2", "token": "s3cret", "z": "2"})));
+    let third = scene.content(&json!({"a": "3", "token": "new", "z": "3"}));
+    is_leased(scene.mounter.refresh(&scene.place, &third).map(drop));
+    assert_eq!(scene.file("a").as_deref(), Some("2"));
+    is_leased(scene.mounter.empty(&scene.place));
+    assert_eq!(scene.look(), OnDisk::Emptied(scene.record.clone()));
+    assert_eq!(scene.root(), [".connector"]);
+    let content = |path: &str| fs::read_to_string(scene.place.target().join(path)).unwrap();
+    for set in ["a", "b"] {
+        for name in ["a", "z"] {
+            assert_eq!(content(&format!(".connector/.files/{set}/{name}")), "");
+        }
+    }
+    assert_eq!(content(".connector/.files/a/token"), "s3cret");
+    scene.assert_sealed();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    scene.mounter.empty(&scene.place).unwrap();
+    assert_eq!(content(".connector/.files/a/token"), "");
+    scene.clear();
+}
+
 /// What a process that died leaves in the folder of the sets.
 type Break = fn(&Path);
 
