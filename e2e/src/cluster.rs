@@ -29,7 +29,7 @@ pub use layout::{ClusterName, InvalidClusterName, cache_dir, repository};
 pub use pki::PkiError;
 pub use preflight::PreflightError;
 pub use supervisor::SupervisorError;
-pub use tools::{ToolsError, grpcurl, opa, prometheus, sanity, template};
+pub use tools::{ToolsError, grpcurl, kubectl, opa, prometheus, sanity, template};
 pub use up::UpError;
 pub use work::WorkError;
 

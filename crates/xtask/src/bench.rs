@@ -36,6 +36,8 @@ enum Subject {
     Evaluation,
     /// From an approval to the running container, and what mounts cost on their node, with the chart installed
     Mount,
+    /// The kubectl plugin: its tests of policies, its explanations, its size and its start beside kubectl's
+    Plugin,
     /// The policy-controller beside a real API server
     Policies,
     /// From an approval to the grant, with the chart installed: the cost of the proof of a pipeline run
@@ -67,6 +69,10 @@ const AUTHZ: [Program; 2] = [
 /// They start release programs.
 const EVALUATION: [Program; 1] = [Program::beside_an_api_server("evaluation")];
 const MOUNT: [Program; 1] = [Program::beside_an_api_server("mount")];
+const PLUGIN: [Program; 1] = [Program {
+    package: "kubectl-connectors",
+    name: "plugin",
+}];
 const POLICIES: [Program; 1] = [Program::beside_an_api_server("policies")];
 const REQUESTS: [Program; 1] = [Program::beside_an_api_server("requests")];
 const WEBHOOK: [Program; 1] = [Program::beside_an_api_server("webhook")];
@@ -81,6 +87,7 @@ impl Subject {
             Self::Authz => &AUTHZ,
             Self::Evaluation => &EVALUATION,
             Self::Mount => &MOUNT,
+            Self::Plugin => &PLUGIN,
             Self::Policies => &POLICIES,
             Self::Requests => &REQUESTS,
             Self::Webhook => &WEBHOOK,
@@ -91,7 +98,7 @@ impl Subject {
     /// The measured process on the cluster; none without a cluster.
     const fn measured(self) -> Option<Measured> {
         match self {
-            Self::Authz => None,
+            Self::Authz | Self::Plugin => None,
             Self::Evaluation | Self::Rego => Some(Measured::Service("evaluation-service")),
             Self::Policies => Some(Measured::Service("policy-controller")),
             Self::Mount => Some(Measured::Mounts),
@@ -175,6 +182,10 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
     let Some(measured) = args.subject.measured() else {
         anyhow::ensure!(args.cluster.is_none(), "what is measured needs no cluster");
+        if let Subject::Plugin = args.subject {
+            let kubectl = e2e::cluster::kubectl(&Progress::default())?;
+            return print(programs, &[("KUBECTL", kubectl.as_os_str())]);
+        }
         return print(programs, &[]);
     };
     measured.build()?;

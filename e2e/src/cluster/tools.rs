@@ -126,6 +126,11 @@ const OPA: Module = Module {
     tags: "",
 };
 
+/// Finds the kubectl of the pinned Kubernetes in the cache, or builds all tools of a cluster.
+pub fn kubectl(progress: &Progress) -> Result<PathBuf, ToolsError> {
+    Ok(Tools::ensure(progress)?.path("kubectl"))
+}
+
 /// Finds the server of Open Policy Agent in the cache, or builds it.
 pub fn opa(progress: &Progress) -> Result<PathBuf, ToolsError> {
     Ok(OPA.ensure(progress)?.join("opa"))

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Instant;
 
 use clap::Parser as _;
 use kubectl_connectors::answer::Consent;
@@ -473,15 +472,13 @@ async fn lint_finds_policies_in_lists_and_needs_one_policy_in_all_files() {
     assert_eq!(outcome.exit.code(), 2);
 }
 
-/// The bound is loose, because machines differ; the figure is in docs/cli.md.
+/// `cargo xtask bench plugin` measures the time.
 #[tokio::test]
-async fn a_thousand_cases_take_seconds() {
+async fn a_thousand_cases_are_answered() {
     let case = "- {name: waits, pod: team-a/build-1, connector: payments/prod-harbor, expect: {access: Waits}}\n";
     let head = "apiVersion: cli.connectors.alauda.io/v1\nkind: PolicyTest\ncases:\n";
-    let begun = Instant::now();
     let (_, outcome) = tested(&format!("{head}{}", case.repeat(1_000)), &[]).await;
     assert!(outcome.output.ends_with("1000 passed, 0 failed\n"));
-    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
 }
 
 /// What a case of the directory reaches is not listed.
