@@ -251,7 +251,7 @@ fn check(dice: &mut Dice, name: &str) -> Value {
     let mut check = json!({"name": name, "selector": {
         "labels": {key: template}, "objectRef": {"apiVersion": api_version, "kind": kind},
     }});
-    if kind == "Signoff" && dice.percent(10) {
+    if kind == "Signoff" && dice.percent(35) {
         check["selector"]["fieldSelector"] = json!({"spec.type": "window"});
     }
     if dice.percent(30) {
