@@ -22,7 +22,7 @@ use crate::support::{
 };
 
 /// Kills in a usual run, and in the long form.
-const KILLS: [usize; 2] = [8, 100];
+const KILLS: [usize; 2] = [5, 100];
 /// Pods of the last seconds that live at a time, and pods in all.
 const PODS: [usize; 2] = [5, 15];
 /// A pod that is older waits for the kubelet, which doubles its pause with each call that was killed, up to two minutes.
