@@ -48,21 +48,28 @@ enum Subject {
     Rego,
 }
 
-/// A benchmark of a crate, optimised like the release.
+/// A benchmark of a crate, optimised like what is delivered.
 struct Program {
     package: &'static str,
     name: &'static str,
+    /// The cargo profile of what is measured.
+    profile: &'static str,
 }
+
+/// Cargo's profile of benchmarks, which is that of releases.
+const BENCH: &str = "bench";
 
 /// In the order of the table.
 const AUTHZ: [Program; 2] = [
     Program {
         package: "authz",
         name: "time",
+        profile: BENCH,
     },
     Program {
         package: "authz",
         name: "memory",
+        profile: BENCH,
     },
 ];
 
@@ -72,6 +79,7 @@ const MOUNT: [Program; 1] = [Program::beside_an_api_server("mount")];
 const PLUGIN: [Program; 1] = [Program {
     package: "kubectl-connectors",
     name: "plugin",
+    profile: "plugin",
 }];
 const POLICIES: [Program; 1] = [Program::beside_an_api_server("policies")];
 const REQUESTS: [Program; 1] = [Program::beside_an_api_server("requests")];
@@ -248,14 +256,19 @@ impl Program {
         Self {
             package: "e2e",
             name,
+            profile: BENCH,
         }
     }
 
     fn run(&self, more: &[&str], beside: &[Beside<'_>]) -> anyhow::Result<()> {
-        let Self { package, name } = self;
+        let Self {
+            package,
+            name,
+            profile,
+        } = self;
         let mut cargo = Tool::ending_with_us(env!("CARGO")).dir(e2e::repository());
         let bench = ["bench", "--locked", "--quiet", "--all-features"];
-        let which = ["--package", package, "--bench", name];
+        let which = ["--package", package, "--bench", name, "--profile", profile];
         for (variable, it) in beside {
             cargo = cargo.env(variable, it);
         }

@@ -179,8 +179,17 @@ fn files_of_an_emptied_volume_hold_nothing_for_those_who_have_them_open() {
     scene.clear();
 }
 
-/// A process that holds a lease on a file until it is ended. The files belong to its user.
-fn lease(path: &Path) -> std::process::Child {
+/// A process that holds a lease on a file. The files belong to its user.
+struct LeaseHolder(std::process::Child);
+
+impl Drop for LeaseHolder {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn lease(path: &Path) -> LeaseHolder {
     let script = r#"open(F, "<", $ARGV[0]) or die; $SIG{IO} = "IGNORE"; fcntl(F, 1024, 0) // die $!; $| = 1;
         print "held\n"; sleep 600"#;
     let mut process = std::process::Command::new("perl")
@@ -193,7 +202,7 @@ fn lease(path: &Path) -> std::process::Child {
     let output = process.stdout.as_mut().unwrap();
     io::BufRead::read_line(&mut io::BufReader::new(output), &mut line).unwrap();
     assert_eq!(line, "held\n");
-    process
+    LeaseHolder(process)
 }
 
 /// A pod whose user is root owns its files.
@@ -204,7 +213,7 @@ fn a_lease_on_a_file_holds_no_call_and_keeps_the_content_of_no_other_file() {
     }
     let scene = scene();
     scene.publish_files(&json!({"a": "1", "token": "s3cret", "z": "1"}));
-    let mut holder = lease(&scene.place.target().join(".connector/.files/a/token"));
+    let holder = lease(&scene.place.target().join(".connector/.files/a/token"));
     let is_leased = |result: Result<(), MountError>| {
         let error = result.unwrap_err();
         assert!(matches!(error, MountError::Leased { .. }), "{error:?}");
@@ -225,8 +234,7 @@ fn a_lease_on_a_file_holds_no_call_and_keeps_the_content_of_no_other_file() {
     }
     assert_eq!(content(".connector/.files/a/token"), "s3cret");
     scene.assert_sealed();
-    holder.kill().unwrap();
-    holder.wait().unwrap();
+    drop(holder);
     scene.mounter.empty(&scene.place).unwrap();
     assert_eq!(content(".connector/.files/a/token"), "");
     scene.clear();
