@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use connectors_api::{
     AccessRequest, AccessResource,
-    access_request::{
-        AccessRequestStatus, GrantState, GrantedRule, MatchedPolicy, Phase, PolicyGrant,
-    },
+    access_request::{GrantState, GrantedRule, MatchedPolicy, Phase, PolicyGrant},
     hex, labels,
     names::{self, CONNECTORS, GROUP},
 };
@@ -57,18 +55,6 @@ pub fn in_force(entry: &MatchedPolicy, now: Timestamp) -> Option<&PolicyGrant> {
     };
     let expired = grant.expires_at.is_some_and(|end| now >= end);
     (active && !expired).then_some(grant)
-}
-
-/// True when the entry records a grant that was once in force, in the form in which this process writes it, with its
-/// evidence. Any other status was not written by this process, and grants nothing.
-#[must_use]
-pub fn was_in_force(status: &AccessRequestStatus, entry: &MatchedPolicy) -> bool {
-    let recorded = status.granted_at.is_some()
-        && status.evidence.is_some()
-        && status.connector_uid.is_some()
-        && !entry.check_refs.is_empty();
-    let grant = entry.grant.as_ref();
-    recorded && grant.is_some_and(|it| it.granted_at.is_some())
 }
 
 /// The objects that an entry of the status describes, computed from nothing else.

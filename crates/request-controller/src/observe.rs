@@ -312,7 +312,7 @@ impl Observer {
         let entries = status.policies.iter();
         for entry in entries {
             let Some(grant) = &entry.grant else { continue };
-            let is_open = grant.state != GrantState::Ended && grant::was_in_force(&status, entry);
+            let is_open = grant.state != GrantState::Ended && status.was_in_force(entry);
             let Some((_, uid)) = grant::identity(entry).filter(|_| is_open) else {
                 continue;
             };
@@ -472,10 +472,7 @@ fn is_decided_by_itself(seen: &Observed) -> bool {
 /// The UIDs of the policies that are not judged anew.
 fn settled(seen: &Observed) -> Vec<String> {
     let status = seen.request.status.clone().unwrap_or_default();
-    let entries = status.policies.iter().filter(|entry| {
-        let grant = entry.grant.as_ref();
-        grant.is_some_and(|it| it.state == GrantState::Ended) || grant::was_in_force(&status, entry)
-    });
+    let entries = status.policies.iter().filter(|it| status.is_settled(it));
     let uids = entries.filter_map(grant::identity).map(|(_, uid)| uid);
     let changed = |uid: &&str| seen.frozen.iter().any(|it| it.uid == *uid && it.changed);
     uids.filter(|uid| !changed(uid))

@@ -191,7 +191,7 @@ impl Tables {
 fn frozen(seen: &Seen, observed: &Observed, entry: &MatchedPolicy) -> Option<FrozenSeen> {
     let status = observed.request.status.as_ref()?;
     let grant = entry.grant.as_ref()?;
-    if grant.state == GrantState::Ended || !grant::was_in_force(status, entry) {
+    if grant.state == GrantState::Ended || !status.was_in_force(entry) {
         return None;
     }
     let uid = grant::identity(entry)?.1;
@@ -302,7 +302,7 @@ fn settled(request: &AccessRequest, frozen: &[FrozenSeen]) -> u8 {
             continue;
         };
         let changed = frozen.iter().any(|it| it.uid == uid && it.changed);
-        if (ended || grant::was_in_force(status, entry)) && !changed {
+        if (ended || status.was_in_force(entry)) && !changed {
             settled |= policy_of(uid).map_or(0, |policy| 1 << policy);
         }
     }

@@ -76,6 +76,36 @@ pub struct AccessRequestStatus {
     pub conditions: Vec<Condition<AccessRequestCondition>>,
 }
 
+impl AccessRequestStatus {
+    /// True when the entry records a grant that was once in force, in the form in which the request-controller writes
+    /// it, with its evidence. Any other status was not written by the request-controller, and grants nothing.
+    #[must_use]
+    pub fn was_in_force(&self, entry: &MatchedPolicy) -> bool {
+        let recorded = self.granted_at.is_some()
+            && self.evidence.is_some()
+            && self.connector_uid.is_some()
+            && !entry.check_refs.is_empty();
+        let grant = entry.grant.as_ref();
+        recorded && grant.is_some_and(|it| it.granted_at.is_some())
+    }
+
+    /// True when the policy of the entry is not decided anew: its grant was once in force, or it ended. A grant that was
+    /// decided and never in force is decided anew, if the policy still applies.
+    #[must_use]
+    pub fn is_settled(&self, entry: &MatchedPolicy) -> bool {
+        let grant = entry.grant.as_ref();
+        grant.is_some_and(|it| it.state == GrantState::Ended) || self.was_in_force(entry)
+    }
+
+    /// The entries whose grants were once in force, and have not ended.
+    pub fn held(&self) -> impl Iterator<Item = &MatchedPolicy> {
+        self.policies.iter().filter(|entry| {
+            let grant = entry.grant.as_ref();
+            grant.is_some_and(|it| it.state != GrantState::Ended) && self.was_in_force(entry)
+        })
+    }
+}
+
 /// A policy that applies to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -56,7 +56,7 @@ pub(super) fn to_judge(observed: &Observed, is_granted_too: bool) -> Vec<(usize,
         let words = words(observed, access);
         let policies = access.policies.iter().flatten().enumerate();
         for ((at, policy), (_, checked)) in policies.zip(words) {
-            let grant = matched(access, &policy.uid).and_then(|it| it.grant.as_ref());
+            let grant = matched(access, &policy.uid).and_then(|it| settled(access, it));
             if checked.word == PolicyWord::Yes && grant.is_none() {
                 found.push((place, at));
             }
@@ -78,6 +78,13 @@ fn matched<'a>(access: &'a AccessRead, uid: &str) -> Option<&'a MatchedPolicy> {
     let request = access.request.there()?;
     let policies = request.status.iter().flat_map(|it| &it.policies);
     policies.into_iter().find(|it| it.uid() == uid)
+}
+
+/// The policy's result for the request. The controller decides anew on a grant that never was in force.
+fn settled<'a>(access: &AccessRead, matched: &'a MatchedPolicy) -> Option<&'a PolicyGrant> {
+    let status = access.request.there()?.status.as_ref()?;
+    let grant = matched.grant.as_ref();
+    grant.filter(|_| status.is_settled(matched))
 }
 
 fn pod(pod: &PodRead) -> PodShown {
@@ -228,7 +235,7 @@ fn policies(observed: &Observed, access: &AccessRead) -> Vec<PolicyShown> {
         let status = request.and_then(|it| it.status.as_ref());
         let matched = status.into_iter().flat_map(|it| &it.policies);
         let gone = matched.filter(|it| !known.contains(it.uid()));
-        shown.extend(gone.map(of_matched));
+        shown.extend(gone.map(|it| of_matched(access, it)));
     } else {
         // Without the right to list policies, the status of the request names those that matched.
         let request = access.request.there().map(Box::as_ref);
@@ -237,7 +244,7 @@ fn policies(observed: &Observed, access: &AccessRead) -> Vec<PolicyShown> {
         shown.extend(matched.map(|it| PolicyShown {
             applies: PolicyWord::Yes,
             because: "the request says so; the policy itself could not be read".to_owned(),
-            ..of_matched(it)
+            ..of_matched(access, it)
         }));
     }
     shown.sort_by_key(|it| (it.applies != PolicyWord::Yes, it.grant.is_none()));
@@ -251,7 +258,7 @@ fn of_policy(
     (standing, checked): (PolicyWordTold, PolicyWordTold),
 ) -> PolicyShown {
     let matched = matched(access, &policy.uid);
-    let grant = matched.and_then(|it| it.grant.as_ref());
+    let grant = matched.and_then(|it| settled(access, it));
     let mut shown = PolicyShown {
         name: policy.name.clone(),
         applies: checked.word,
@@ -301,8 +308,9 @@ fn checks_invalid(policy: &PolicyRead) -> Option<String> {
 }
 
 /// A policy of which only the status of the request is known.
-fn of_matched(matched: &MatchedPolicy) -> PolicyShown {
+fn of_matched(access: &AccessRead, matched: &MatchedPolicy) -> PolicyShown {
     let gone = PolicyWordTold::gone();
+    let grant = settled(access, matched);
     PolicyShown {
         name: matched.name().to_owned(),
         applies: gone.word,
@@ -310,15 +318,11 @@ fn of_matched(matched: &MatchedPolicy) -> PolicyShown {
         standing: gone.word,
         standing_because: gone.message,
         problem: None,
-        grant: matched.grant.as_ref().map(grant_shown),
+        grant: grant.map(grant_shown),
         verdict: None,
         source: Some(VerdictSource::Status),
         checks: checks::recorded(matched),
-        rules: matched
-            .grant
-            .as_ref()
-            .map(granted_rules)
-            .unwrap_or_default(),
+        rules: grant.map(granted_rules).unwrap_or_default(),
     }
 }
 

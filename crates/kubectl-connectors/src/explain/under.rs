@@ -321,12 +321,12 @@ impl UnderPolicies {
 }
 
 impl AccessUnder {
-    /// The policies whose grants are in force.
+    /// The policies whose grants were in force, and have not ended.
     fn held(&self) -> impl Iterator<Item = &PolicyShown> {
         let policies = self.shown.policies.iter();
         policies.filter(|it| {
             let grant = it.grant.as_ref();
-            grant.is_some_and(|it| it.state == GrantState::Granted)
+            grant.is_some_and(|it| it.state != GrantState::Ended)
         })
     }
 

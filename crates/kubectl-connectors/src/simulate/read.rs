@@ -233,7 +233,8 @@ impl Simulator<'_> {
         self.simulation.left_out += requests.len().saturating_sub(left) + usize::from(is_cut);
         for request in requests.into_iter().take(left) {
             self.simulation.looked_at += 1;
-            if request.phase() == Some(Phase::Granted) {
+            let status = request.status.as_ref();
+            if status.is_some_and(|it| it.held().next().is_some()) {
                 self.granted(&request, others).await;
             } else if let Some(under) = self.under(&request, RequestStage::AsItIs, others).await {
                 self.told(forecast::of(&request, &under, GrantFate::None));

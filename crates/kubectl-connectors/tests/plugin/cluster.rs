@@ -158,7 +158,7 @@ impl Cluster {
         }));
         cluster.put(json!({
             "apiVersion": CONNECTORS, "kind": "Connector",
-            "metadata": {"name": "prod-harbor", "namespace": "payments"},
+            "metadata": {"name": "prod-harbor", "namespace": "payments", "uid": "uid-prod-harbor"},
             "spec": {"connectorClassName": "oci", "address": "https://harbor.example.com"},
         }));
         cluster

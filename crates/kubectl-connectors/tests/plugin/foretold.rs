@@ -220,3 +220,58 @@ async fn a_deletion_names_a_policy_of_the_namespace_that_no_file_has() {
     assert!(both.errors.contains("is also in --delete"), "{both:?}");
     assert_eq!((elsewhere.exit.code(), both.exit.code()), (2, 2));
 }
+
+/// The request-controller decides anew on such an entry, under the policy as it is then.
+#[tokio::test]
+async fn a_grant_that_never_was_in_force_is_foretold_as_not_decided() {
+    let cluster = Cluster::waiting();
+    cluster.put(change("chg-42", Some("approved")));
+    let request = cluster.first_request();
+    cluster.grant("build-1", &request);
+    let never = |it: &mut Value| {
+        it["status"]["phase"] = "Pending".into();
+        it["status"]["grantedAt"] = Value::Null;
+        it["status"]["policies"][0]["grant"] = json!({"state": "Granting"});
+    };
+    cluster
+        .server
+        .change("accessrequests", "payments", &request, never);
+    let not_approved = written(|it| {
+        let check = &mut granted(it)["spec"]["checks"][0];
+        check["selector"]["labels"] = json!({"of": "{.object.metadata.name}"});
+    });
+    let (simulation, _) = cluster.simulation(&[not_approved]).await;
+    assert_eq!(words(only_request(&simulation)), ("Granted", "Waits"));
+    let deleted = cluster
+        .simulated_deletion(&["--delete", "approved-changes", "-o", "json"])
+        .await;
+    let simulation: Value = serde_json::from_str(&deleted.output).unwrap();
+    assert_eq!(words(only_request(&simulation)), ("Granted", "NoPolicy"));
+    let explained = cluster.explained().await;
+    let policy = &explained["accesses"][0]["policies"][0];
+    assert_eq!(
+        (&policy["grant"], &policy["verdict"]),
+        (&Value::Null, &json!("AccessCheckPassed")),
+        "{explained:#}"
+    );
+}
+
+/// Its objects are gone, and are written again: the phase is Pending until then.
+#[tokio::test]
+async fn a_request_whose_grant_is_written_again_keeps_it() {
+    let cluster = Cluster::waiting();
+    cluster.put(change("chg-42", Some("approved")));
+    let request = cluster.first_request();
+    cluster.grant("build-1", &request);
+    cluster
+        .server
+        .change("accessrequests", "payments", &request, |it| {
+            it["status"]["phase"] = "Pending".into();
+            it["status"]["policies"][0]["grant"]["state"] = "Granting".into();
+        });
+    let outcome = cluster
+        .simulated_deletion(&["--delete", "approved-changes"])
+        .await;
+    let told = "its grant by policy approved-changes ends, and the request is revoked for good";
+    assert!(outcome.output.contains(told), "{}", outcome.output);
+}

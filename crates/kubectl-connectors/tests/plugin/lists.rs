@@ -41,6 +41,8 @@ impl Cluster {
         self.server
             .change("accessrequests", "payments", request, |it| {
                 it["status"]["grantedAt"] = after(2).into();
+                it["status"]["evidence"] = "sha256:0".into();
+                it["status"]["connectorUid"] = "uid-prod-harbor".into();
                 it["status"]["policies"] = json!([{
                     "policy": kept,
                     "checkRefs": [{"name": "change", "ref": {"apiVersion": "itsm.example.com/v1",

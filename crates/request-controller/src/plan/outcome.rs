@@ -168,7 +168,7 @@ fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
     let mut settled = BTreeSet::new();
     for entry in entries {
         let Some(grant) = &entry.grant else { continue };
-        let was_granted = grant::was_in_force(&status, entry);
+        let was_granted = status.was_in_force(entry);
         let one = match grant.state {
             GrantState::Ended => Followed {
                 entry: entry.clone(),

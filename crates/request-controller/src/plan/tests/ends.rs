@@ -17,7 +17,7 @@ use serde_json::json;
 use super::scene::{Scene, answer, line, objects};
 use crate::plan::{Action, conditions};
 use crate::seen::{EvidenceState, GrantKind, PodSeen, PolicyJudgement};
-use crate::{grant, selection::CheckTrouble};
+use crate::selection::CheckTrouble;
 
 #[test]
 fn what_changes_nothing_is_idle_and_nothing_else_is() {
@@ -87,7 +87,7 @@ fn that_the_pod_of_a_decided_request_is_gone_is_noted_with_its_time_beside_what_
 #[test]
 fn only_what_is_recorded_in_full_was_in_force() {
     let status = Scene::granted().status();
-    assert!(grant::was_in_force(&status, &status.policies[0]));
+    assert!(status.was_in_force(&status.policies[0]));
     let without: [fn(&mut AccessRequestStatus); 5] = [
         |it| it.granted_at = None,
         |it| it.evidence = None,
@@ -98,7 +98,7 @@ fn only_what_is_recorded_in_full_was_in_force() {
     for (index, change) in without.into_iter().enumerate() {
         let mut less = status.clone();
         change(&mut less);
-        assert!(!grant::was_in_force(&less, &less.policies[0]), "{index}");
+        assert!(!less.was_in_force(&less.policies[0]), "{index}");
     }
 }
 
