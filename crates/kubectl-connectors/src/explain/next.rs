@@ -244,6 +244,15 @@ fn waits(observed: &Observed, access: &AccessRead, shown: &AccessShown) -> Vec<N
             "lists the connectors that there are; correct the name in the pod's volume, or have the connector created",
         )];
     }
+    let request = access.request.there();
+    let request = request.and_then(|it| it.metadata.name.as_ref());
+    if let Some(request) = request.filter(|_| access.is_replaced) {
+        return vec![command(
+            administrator(namespace),
+            format!("kubectl -n {namespace} delete accessrequest {request}"),
+            "the pod then asks for the connector that there is now",
+        )];
+    }
     let mut found = Vec::new();
     for policy in &shown.policies {
         if policy.applies == PolicyWord::Yes && policy.grant.is_none() {

@@ -383,11 +383,18 @@ impl<'a> Observer<'a> {
         let found = self
             .reads
             .one::<Selectable, Labelled>(&connector.namespace, &connector.name);
-        let found = found.await.map(|found| {
-            let found = found.and_then(Result::ok);
-            found.map(|it| it.metadata.labels.unwrap_or_default())
-        });
-        let labels = Presence::of(found, &mut self.unread);
+        let is_there = |it: &Selectable| it.metadata.deletion_timestamp.is_none();
+        let found = found
+            .await
+            .map(|found| found.and_then(Result::ok).filter(is_there));
+        let (labels, uid) = match Presence::of(found, &mut self.unread) {
+            Presence::Unread => (Presence::Unread, None),
+            Presence::Absent => (Presence::Absent, None),
+            Presence::There(it) => {
+                let labels = it.metadata.labels.unwrap_or_default();
+                (Presence::There(labels), it.metadata.uid)
+            }
+        };
         let user = authz::User::service_account(&self.account.namespace, &self.account.name);
         let question = ReviewOf {
             verb: self.verb,
@@ -420,6 +427,9 @@ impl<'a> Observer<'a> {
             }
             Some(_) | None => None,
         };
+        let status = request.there().and_then(|it| it.status.as_ref());
+        let pinned = status.and_then(|it| it.connector_uid.as_ref());
+        let is_replaced = pinned.is_some() && uid.is_some() && pinned != uid.as_ref();
         let policies = namespace.and_then(|it| it.policies.as_ref());
         let policies = policies.map(|all| {
             let mut all: Vec<_> = all.iter().cloned().map(PolicyRead::of).collect();
@@ -431,6 +441,7 @@ impl<'a> Observer<'a> {
             permission,
             has_error_file,
             labels,
+            is_replaced,
             standing,
             request,
             grant,

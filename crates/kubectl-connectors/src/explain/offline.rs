@@ -66,6 +66,7 @@ pub async fn explain(
     let account = NamespacedName::new(namespace, account.unwrap_or("default"));
     let labels = world.find("Connector", &connector.namespace, &connector.name);
     let labels = labels.map(|it| Selectable::deserialize(it).unwrap_or_default());
+    let labels = labels.filter(|it| it.metadata.deletion_timestamp.is_none());
     let mut observed = Observed {
         account_labels: Some(world.labels("ServiceAccount", &account.namespace, &account.name)),
         namespace_labels: Some(world.namespace_labels(namespace)),
@@ -83,6 +84,7 @@ pub async fn explain(
             policies: Some(world.policies(&connector.namespace)),
             permission,
             has_error_file: false,
+            is_replaced: false,
             connector,
         }],
         pod: Some(PodRead {

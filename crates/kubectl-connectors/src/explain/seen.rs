@@ -68,8 +68,10 @@ pub(super) struct AccessRead {
     pub(super) permission: Permission,
     /// A volume with it asks for an error file in place of a mount that fails.
     pub(super) has_error_file: bool,
-    /// The labels of the connector.
+    /// The labels of the connector. It is absent while it is being deleted.
     pub(super) labels: Presence<Labels>,
+    /// It is another one than when the request was made.
+    pub(super) is_replaced: bool,
     /// Whether the account holds a standing permission, with the API server's reason; none if it could not be asked.
     pub(super) standing: Option<(bool, String)>,
     /// The request that decides.

@@ -146,6 +146,12 @@ fn undecided(
         let because = format!("there is no connector {connector}");
         return (without_request(observed, false), because);
     }
+    if access.is_replaced {
+        let because = format!(
+            "connector {connector} is another one than when the request was made; delete the request to ask for the new one"
+        );
+        return (without_request(observed, false), because);
+    }
     if access.policies.is_none() && request.is_none() {
         let because = "the policies could not be read".to_owned();
         return (AccessWord::Unknown, because);

@@ -41,6 +41,8 @@ pub struct UnderPolicies {
     pub ending: Vec<PolicyShown>,
     /// False if it is known that there is no connector of this name.
     pub has_connector: bool,
+    /// The connector is another one than when the request was made. Nothing is granted.
+    pub is_replaced: bool,
     /// Under the policies that there are.
     pub before: AccessUnder,
     /// Under the others.
@@ -92,6 +94,7 @@ pub async fn under_policies(
         access.standing = Some((false, String::new()));
         if stage == RequestStage::Anew {
             access.request = Presence::Absent;
+            access.is_replaced = false;
             access.grant = None;
         }
     }
@@ -124,6 +127,7 @@ pub async fn under_policies(
         barred: barred.clone(),
         ending: ending(&before),
         has_connector: read.labels != Presence::Absent,
+        is_replaced: read.is_replaced,
         before,
         after,
     });
@@ -301,7 +305,7 @@ impl UnderPolicies {
                 && it.grant.is_none()
                 && it.verdict == Some(AccessCheckReady::AccessCheckPassed)
         };
-        if !self.has_connector || self.barred.is_some() {
+        if !self.has_connector || self.is_replaced || self.barred.is_some() {
             return Vec::new();
         }
         let before = &self.before.shown.policies;

@@ -238,7 +238,9 @@ fn mount(
     });
     let standing = policies.filter(is_standing);
     MountQuestion {
-        has_connector: world.find("Connector", namespace, name).is_some(),
+        has_connector: world
+            .find("Connector", namespace, name)
+            .is_some_and(|it| it.pointer("/metadata/deletionTimestamp").is_none()),
         standing: standing
             .map(|it| text(it, "/metadata/name").to_owned())
             .collect(),

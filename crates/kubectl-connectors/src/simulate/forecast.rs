@@ -52,7 +52,9 @@ pub(super) fn of(
     if has_same_result && differences.is_empty() {
         return (None, is_unknown);
     }
-    let because = if has_same_result {
+    let because = if has_same_result && (under.is_replaced || !under.has_connector) {
+        format!("{because}; {}", differences.join("; "))
+    } else if has_same_result {
         differences.join("; ")
     } else {
         because
@@ -89,7 +91,8 @@ pub(super) fn of_granted(
     request: &AccessRequest,
     under: &UnderPolicies,
 ) -> (Option<RequestForecast>, bool) {
-    let is_unknown = under.has_connector && under.after.is_doubtful();
+    let is_settled = !under.has_connector || under.is_replaced;
+    let is_unknown = !is_settled && under.after.is_doubtful();
     let (more, ending) = (under.newly_passing(), &under.ending);
     if more.is_empty() && ending.is_empty() {
         return (None, is_unknown);
@@ -167,6 +170,9 @@ fn word(
         standing,
     };
     let (access, because) = compare::access_of(&under.shown.policies, &mount);
+    if both.is_replaced && access != AccessExpected::Standing {
+        return (ForecastWord::Waits, under.shown.because.clone());
+    }
     if let (AccessExpected::Granted, Some(barred)) = (access, &both.barred) {
         return (ForecastWord::Waits, barred.clone());
     }

@@ -275,3 +275,46 @@ async fn a_request_whose_grant_is_written_again_keeps_it() {
     let told = "its grant by policy approved-changes ends, and the request is revoked for good";
     assert!(outcome.output.contains(told), "{}", outcome.output);
 }
+
+#[tokio::test]
+async fn a_connector_that_goes_or_is_another_one_lets_no_request_through() {
+    type Change = fn(&Cluster);
+    let changes: [(Change, &str); 2] = [
+        (
+            |cluster| {
+                let payments = "payments";
+                cluster
+                    .server
+                    .change("connectors", payments, "prod-harbor", |it| {
+                        it["metadata"]["finalizers"] = json!(["example.com/keeps"]);
+                    });
+                cluster.server.delete("connectors", payments, "prod-harbor");
+            },
+            "there is no connector payments/prod-harbor",
+        ),
+        (
+            |cluster| {
+                let request = cluster.first_request();
+                cluster
+                    .server
+                    .change("accessrequests", "payments", &request, |it| {
+                        it["status"]["connectorUid"] = "uid-earlier".into();
+                    });
+            },
+            "connector payments/prod-harbor is another one than when the request was made",
+        ),
+    ];
+    for (change, why) in changes {
+        let cluster = Cluster::waiting();
+        approved_by_name(&cluster);
+        change(&cluster);
+        let (simulation, _) = cluster.simulation(&[finds_by_name()]).await;
+        let found = only_request(&simulation);
+        assert_eq!(words(found), ("Waits", "Waits"), "{why}");
+        let because = found["because"].as_str().unwrap();
+        assert!(because.contains(why), "{because}");
+        let explained = cluster.explained().await;
+        let because = explained["accesses"][0]["because"].as_str().unwrap();
+        assert!(because.contains(why), "{because}");
+    }
+}
