@@ -64,7 +64,8 @@ pub enum SimulatedWord {
     Deleted,
 }
 
-/// The result of a request, before and afterwards.
+/// The result of a request, before and afterwards. A granted request may have two: one of its grant, and one of a new
+/// request of its pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestForecast {
@@ -78,7 +79,9 @@ pub struct RequestForecast {
     pub connector: NamespacedName,
     /// The permission.
     pub permission: Permission,
-    /// The phase of the request. A granted request keeps its grant: the forecast is that of a new one.
+    /// The subject of the forecast. It tells the two forecasts of a granted request apart.
+    pub about: ForecastAbout,
+    /// The phase of the request now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// Under the policies that there are.
@@ -87,12 +90,23 @@ pub struct RequestForecast {
     pub after: ForecastWord,
     /// Why, as a sentence.
     pub because: String,
-    /// The rules that the pod would get before. Of a granted request: those that it loses.
+    /// The rules that the pod would get before. Of a grant: those that end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules_before: Vec<RuleShown>,
-    /// The rules that the pod would get afterwards. Of a granted request: those that it gets in addition.
+    /// The rules that the pod would get afterwards. Of a grant: those that it gets in addition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules_after: Vec<RuleShown>,
+}
+
+/// The subject of a forecast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub enum ForecastAbout {
+    /// The request, which no policy has granted.
+    Request,
+    /// The grant of the request: what ends, and what is added.
+    Grant,
+    /// A new request of the pod, whose request is granted.
+    NewRequest,
 }
 
 /// The result of a request.

@@ -8,7 +8,7 @@ use connectors_api::names::CONNECTORS;
 use connectors_api::pod_grant::RequestFacts as _;
 use kube::ResourceExt as _;
 
-use super::{ForecastWord, RequestForecast};
+use super::{ForecastAbout, ForecastWord, RequestForecast};
 use crate::explain::report::PolicyShown;
 use crate::explain::under::{AccessUnder, UnderPolicies};
 use crate::policy_test::cases::AccessExpected;
@@ -75,6 +75,10 @@ pub(super) fn of(
         account: NamespacedName::new(spec.subject_namespace(), &spec.subject.name),
         connector: under.connector().clone(),
         permission: spec.permission,
+        about: match grant {
+            GrantFate::None => ForecastAbout::Request,
+            GrantFate::Stays | GrantFate::Ends => ForecastAbout::NewRequest,
+        },
         phase,
         before,
         after,
@@ -121,6 +125,7 @@ pub(super) fn of_granted(
         account: NamespacedName::new(spec.subject_namespace(), &spec.subject.name),
         connector: under.connector().clone(),
         permission: spec.permission,
+        about: ForecastAbout::Grant,
         phase: request.phase(),
         before: ForecastWord::Granted,
         after: if is_over {

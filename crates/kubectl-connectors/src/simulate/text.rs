@@ -1,11 +1,13 @@
 //! A simulation for people.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use connectors_api::access_request::Phase;
 
 use super::{
-    ForecastWord, RequestForecast, SimulatedWord, Simulation, StandingChange, StandingWord,
+    ForecastAbout, ForecastWord, RequestForecast, SimulatedWord, Simulation, StandingChange,
+    StandingWord,
 };
 use crate::explain::report::RuleShown;
 use crate::output::{Colours, Tone};
@@ -44,9 +46,14 @@ pub fn text(simulation: &Simulation, colours: Colours) -> String {
         complete,
         ..
     } = simulation;
+    // A granted request may have two forecasts.
+    let changing: BTreeSet<_> = requests
+        .iter()
+        .map(|it| (&it.connector.namespace, &it.request))
+        .collect();
     let summary = format!(
         "{looked_at} requests looked at: {} change; {} standing permissions change",
-        requests.len(),
+        changing.len(),
         standing.len()
     );
     line(&mut text, colours, 0, Tone::Plain, &summary);
@@ -67,13 +74,12 @@ fn request(text: &mut String, forecast: &RequestForecast, colours: Colours) {
         account,
         connector,
         permission,
+        about,
         phase,
-        before,
         after,
         ..
     } = forecast;
-    let (tone, told) = word(*after);
-    let (_, was) = word(*before);
+    let tone = word(*after).0;
     let head = if *phase == Some(Phase::Granted) {
         "granted"
     } else {
@@ -81,12 +87,10 @@ fn request(text: &mut String, forecast: &RequestForecast, colours: Colours) {
     };
     let title = format!("pod {pod} ({account})  connector {connector} ({permission})  {head}");
     line(text, colours, 0, Tone::Plain, &title);
-    let change = if before == after && forecast.rules_before == forecast.rules_after {
-        format!("{told}, under other terms")
-    } else if before == after {
-        format!("{told}, by other rules")
-    } else {
-        format!("{was} → {told}")
+    let change = match about {
+        ForecastAbout::Request => change(forecast),
+        ForecastAbout::Grant => change_of_grant(forecast).to_owned(),
+        ForecastAbout::NewRequest => format!("a new request: {}", change(forecast)),
     };
     line(text, colours, 1, tone, &change);
     line(text, colours, 1, Tone::Dim, &forecast.because);
@@ -99,6 +103,33 @@ fn request(text: &mut String, forecast: &RequestForecast, colours: Colours) {
             let rule = format!("{sign} {} on {}", verbs.join(","), resources.join(", "));
             line(text, colours, 1, Tone::Plain, &rule);
         }
+    }
+}
+
+/// The change of a request that is not granted.
+fn change(forecast: &RequestForecast) -> String {
+    let RequestForecast { before, after, .. } = forecast;
+    let ((_, was), (_, told)) = (word(*before), word(*after));
+    if before != after {
+        format!("{was} → {told}")
+    } else if forecast.rules_before == forecast.rules_after {
+        format!("{told}, under other terms")
+    } else {
+        format!("{told}, by other rules")
+    }
+}
+
+/// The change of a grant.
+fn change_of_grant(forecast: &RequestForecast) -> &'static str {
+    let is_lost = forecast.after != ForecastWord::Granted;
+    match (
+        forecast.rules_before.is_empty(),
+        forecast.rules_after.is_empty(),
+    ) {
+        _ if is_lost => "has access → loses it",
+        (true, _) => "has access → gets more",
+        (false, true) => "has access → loses a part of it",
+        (false, false) => "has access → has it by other rules",
     }
 }
 

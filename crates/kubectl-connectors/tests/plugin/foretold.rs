@@ -174,14 +174,14 @@ async fn the_deletion_of_a_policy_ends_its_grants_and_its_standing_permission() 
 policy payments/approved-changes: deleted
 policy payments/builders: deleted
 pod team-a/build-1 (team-a/builder)  connector payments/prod-harbor (apis)  granted
-  would be granted → would be refused
+  has access → loses it
   its grant by policy approved-changes ends, and the request is revoked for good
 pod team-a/build-1 (team-a/builder)  connector payments/prod-harbor (apis)  granted
-  has access, always → no policy applies
+  a new request: has access, always → no policy applies
   a new request of the pod: no policy of namespace payments is about payments/prod-harbor
 loses: Group ops  * on connectors/apis of payments/prod-harbor
 loses: ServiceAccount team-a/builder  * on connectors/apis of payments/prod-harbor
-1 requests looked at: 2 change; 2 standing permissions change
+1 requests looked at: 1 change; 2 standing permissions change
 "
     );
     assert_eq!(outcome.exit.code(), 1);

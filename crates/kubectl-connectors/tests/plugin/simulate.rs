@@ -178,6 +178,7 @@ async fn a_granted_request_keeps_its_grant_and_a_new_one_of_its_pod_is_foretold(
         "{simulation:#}"
     );
     assert_eq!(found["phase"], "Granted");
+    assert_eq!(found["about"], "NewRequest");
     assert_eq!(found["rulesAfter"][0]["verbs"], json!(["*", "get"]));
     let because = found["because"].as_str().unwrap();
     assert!(
@@ -436,6 +437,9 @@ async fn a_granted_request_gets_more_by_a_new_policy() {
     assert_eq!(code, 1, "{simulation:#}");
     let told = "it keeps its grant, and with the next sweep of the request-controller gets more by policy also";
     assert!(simulation.to_string().contains(told), "{simulation:#}");
+    let requests = simulation["requests"].as_array().unwrap();
+    let about: Vec<_> = requests.iter().map(|it| &it["about"]).collect();
+    assert_eq!(about, ["Grant", "NewRequest"], "{simulation:#}");
 }
 
 /// `policyController.maxSelectedSubjects` is a value of the installation.

@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::access_request::Phase;
 use kubectl_connectors::explain::report::RuleShown;
-use kubectl_connectors::simulate::{ForecastWord, RequestForecast, Simulation, StandingWord};
+use kubectl_connectors::simulate::{
+    ForecastAbout, ForecastWord, RequestForecast, Simulation, StandingWord,
+};
 
 use crate::tally::Tally;
 use crate::world::Ask;
 use crate::written::{AskSeen, RuleHeld, StandingHeld};
-
-/// A part of the reason of a forecast about a granted request's successor.
-const ANEW: &str = "a new request of the pod: ";
 
 /// What the controllers had written before, and what they wrote afterwards.
 pub(crate) struct Happened {
@@ -35,7 +34,8 @@ pub(crate) fn compare(
             .requests
             .iter()
             .filter(|it| is_about(it, ask, names));
-        let (anew, as_it_is): (Vec<_>, Vec<_>) = of_ask.partition(|it| it.because.contains(ANEW));
+        let (anew, as_it_is): (Vec<_>, Vec<_>) =
+            of_ask.partition(|it| it.about == ForecastAbout::NewRequest);
         let ([] | [_]) = as_it_is.as_slice() else {
             wrong.push(format!("{ask:?}: two forecasts: {as_it_is:#?}"));
             continue;
@@ -85,7 +85,7 @@ pub(crate) fn anew<'a>(
         .requests
         .iter()
         .filter(move |it| is_about(it, ask, names));
-    of_ask.filter(|it| it.because.contains(ANEW))
+    of_ask.filter(|it| it.about == ForecastAbout::NewRequest)
 }
 
 fn open(
