@@ -13,7 +13,11 @@ type StandingKey = (String, String, String);
 /// The connectors of each standing permission.
 type StandingKeys = BTreeMap<StandingKey, BTreeSet<String>>;
 
-/// The standing permissions that begin or end when policies of a namespace are replaced.
+/// Every verb.
+const ANY_VERB: &str = "*";
+
+/// The standing permissions that begin or end when policies of a namespace are replaced. A verb that `*` of the same
+/// holder covers neither begins nor ends.
 pub(super) fn changes(
     namespace: &str,
     before: &[AccessPolicy],
@@ -26,11 +30,16 @@ pub(super) fn changes(
     );
     let mut changes = Vec::new();
     let mut add = |change, from: &StandingKeys, to: &StandingKeys| {
-        let none = BTreeSet::new();
         for ((holder, resource, verb), connectors) in to {
-            let key = (holder.clone(), resource.clone(), verb.clone());
-            let known = from.get(&key).unwrap_or(&none);
-            let connectors: Vec<_> = connectors.difference(known).cloned().collect();
+            let has = |of: &StandingKeys, verb: &str, connector: &String| {
+                let key = (holder.clone(), resource.clone(), verb.to_owned());
+                of.get(&key).is_some_and(|it| it.contains(connector))
+            };
+            let is_told = |connector: &&String| {
+                let is_covered = verb != ANY_VERB && has(to, ANY_VERB, connector);
+                !is_covered && !has(from, verb, connector) && !has(from, ANY_VERB, connector)
+            };
+            let connectors: Vec<_> = connectors.iter().filter(is_told).cloned().collect();
             if !connectors.is_empty() {
                 changes.push(StandingChange {
                     namespace: namespace.to_owned(),
@@ -105,4 +114,59 @@ pub(super) fn problems(
         }
     }
     problems
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use connectors_api::NamespaceKeys;
+    use connectors_api::standing::MostSelected;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A standing permission of `builder` with these verbs.
+    fn policy(name: &str, verbs: &[&str]) -> AccessPolicy {
+        let policy = json!({
+            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+            "metadata": {"name": name, "namespace": "payments"},
+            "spec": {"connector": {"names": ["harbor"]}, "defaultPermission": {
+                "roleTemplate": {"rules": [{
+                    "apiGroups": ["connectors.alauda.io"], "resources": ["connectors/apis"], "verbs": verbs,
+                }]},
+                "bindingTemplate": {"subjects": [{"kind": "User", "name": "builder"}]},
+            }},
+        });
+        serde_json::from_value(policy).unwrap()
+    }
+
+    fn changed(before: &[AccessPolicy], after: &[AccessPolicy]) -> Vec<(StandingWord, String)> {
+        let connectors = BTreeMap::from([("harbor".to_owned(), BTreeMap::new())]);
+        let around = Surroundings {
+            most_selected: MostSelected::default(),
+            namespace_keys: &NamespaceKeys::default(),
+            connectors: &connectors,
+            namespaces: &BTreeMap::new(),
+            accounts: &BTreeMap::new(),
+        };
+        let changes = changes("payments", before, after, around).into_iter();
+        changes.map(|it| (it.change, it.verb)).collect()
+    }
+
+    #[test]
+    fn a_verb_that_the_holder_keeps_by_every_verb_neither_begins_nor_ends() {
+        let (all, read) = (policy("all", &["*"]), policy("read", &["read"]));
+        let both = [all.clone(), read.clone()];
+        let (all, read) = (&both[..1], &both[1..]);
+        let loses = |verb: &str| (StandingWord::Loses, verb.to_owned());
+        let gains = |verb: &str| (StandingWord::Gains, verb.to_owned());
+        assert_eq!(changed(&both, all), []);
+        assert_eq!(changed(all, &both), []);
+        assert_eq!(changed(&both, read), [loses("*")]);
+        assert_eq!(changed(read, &both), [gains("*")]);
+        assert_eq!(changed(read, all), [gains("*")]);
+        assert_eq!(changed(&both, &[]), [loses("*")]);
+        assert_eq!(changed(read, &[]), [loses("read")]);
+    }
 }

@@ -189,6 +189,18 @@ pub(crate) fn all_rules(rules: &BTreeMap<String, Vec<RuleHeld>>) -> Vec<RuleHeld
     all
 }
 
+/// The widest permissions of a set that another set lacks.
+fn beyond(of: &BTreeSet<StandingHeld>, others: &BTreeSet<StandingHeld>) -> BTreeSet<StandingHeld> {
+    let by_every_verb = |of: &BTreeSet<StandingHeld>, row: &StandingHeld| {
+        let (namespace, holder, resource, _, connector) = row.clone();
+        of.contains(&(namespace, holder, resource, "*".to_owned(), connector))
+    };
+    let alone = of.difference(others);
+    let alone = alone.filter(|row| !by_every_verb(others, row));
+    let widest = alone.filter(|row| row.3 == "*" || !by_every_verb(of, row));
+    widest.cloned().collect()
+}
+
 fn standing(simulation: &Simulation, happened: &Happened, tally: &mut Tally) -> Option<String> {
     let of = |word: StandingWord| -> BTreeSet<StandingHeld> {
         let changes = simulation.standing.iter().filter(|it| it.change == word);
@@ -217,8 +229,7 @@ fn standing(simulation: &Simulation, happened: &Happened, tally: &mut Tally) -> 
         }
     }
     let (before, after) = (&happened.standing_before, &happened.standing_after);
-    let gained: BTreeSet<_> = after.difference(before).cloned().collect();
-    let lost: BTreeSet<_> = before.difference(after).cloned().collect();
+    let (gained, lost) = (beyond(after, before), beyond(before, after));
     ((&gains, &loses) != (&gained, &lost)).then(|| {
         format!("standing: the forecast gains {gains:#?} and loses {loses:#?}, and it gained {gained:#?} and lost {lost:#?}")
     })
