@@ -217,6 +217,12 @@ impl Knowledge {
         })
     }
 
+    /// True once the requesters of policies that name none are known.
+    #[must_use]
+    pub const fn knows_default_requesters(&self) -> bool {
+        self.default_requesters.is_some()
+    }
+
     /// The requesters of policies that name none: the narrower default until the setting is known.
     #[must_use]
     pub fn default_requesters(&self) -> DefaultRequesters {

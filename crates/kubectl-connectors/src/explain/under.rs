@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::access_policy::CheckGrantedPermission;
 use connectors_api::access_request::GrantState;
+use connectors_api::config::{CONFIG_MAP, DEFAULT_REQUESTERS, ENABLE, Knowledge};
 use connectors_api::policy_words::PolicyWord;
 use connectors_api::reason::AccessCheckReady;
 use connectors_api::{AccessPolicy, AccessRequest};
@@ -18,7 +19,7 @@ use super::{collect, observe, tell};
 use crate::modules::Modules;
 use crate::reads::ClusterReads;
 use crate::terms::NamespacedName;
-use crate::unread::{MissedRead, Presence};
+use crate::unread::{MissedRead, Presence, ReadOf, ReadVerb};
 
 /// The account that reads the objects of checks.
 const READER: &str = "request-controller";
@@ -37,6 +38,8 @@ pub struct PolicyChanges<'a> {
 pub struct UnderPolicies {
     /// Why nothing new is granted, whatever the checks say.
     pub barred: Option<String>,
+    /// The setting without which it is not known whether anything new is granted.
+    pub unknown_switch: Option<MissedRead>,
     /// The policies whose grants end, because they are deleted.
     pub ending: Vec<PolicyShown>,
     /// False if it is known that there is no connector of this name.
@@ -56,6 +59,8 @@ pub struct AccessUnder {
     pub shown: AccessShown,
     /// The rules of the standing permissions, by policy.
     pub standing: BTreeMap<String, Vec<RuleShown>>,
+    /// The setting without which it is not known which policies apply.
+    pub unknown_default: Option<MissedRead>,
     /// Checks, permissions and limits of the policies that apply and have not decided, by policy.
     pub terms: BTreeMap<String, Value>,
 }
@@ -112,7 +117,7 @@ pub async fn under_policies(
     }
     Box::pin(collect::judge_these(reads, modules, &mut observed, look)).await;
     let after = under(&observed, now);
-    let barred = barred(&observed);
+    let (barred, unknown_switch) = (barred(&observed), unknown_switch(&observed));
     let is_deleted = |namespace: &str, name: &str| {
         let mut deleted = changes.deleted.iter();
         deleted.any(|it| it.namespace == namespace && it.name == name)
@@ -125,6 +130,7 @@ pub async fn under_policies(
     let both = before.into_iter().zip(after).zip(&observed.accesses);
     let mut found = both.map(|((before, after), read)| UnderPolicies {
         barred: barred.clone(),
+        unknown_switch: unknown_switch.clone(),
         ending: ending(&before),
         has_connector: read.labels != Presence::Absent,
         is_replaced: read.is_replaced,
@@ -147,6 +153,43 @@ fn barred(observed: &Observed) -> Option<String> {
     ))
 }
 
+/// A setting of the installation that says nothing. The services keep the last value that they read.
+fn unknown_setting(observed: &Observed, problem: &str) -> MissedRead {
+    let read = ReadOf {
+        verb: ReadVerb::Get,
+        resource: "configmaps",
+        namespace: &observed.system_namespace,
+        name: CONFIG_MAP,
+    };
+    let namespace = &observed.system_namespace;
+    let message = format!("ConfigMap {CONFIG_MAP} of namespace {namespace}: {problem}");
+    MissedRead::of(read, None, &message)
+}
+
+fn unknown_switch(observed: &Observed) -> Option<MissedRead> {
+    (observed.gating() == GatingWord::Unknown).then(|| {
+        let problem = format!(
+            "{ENABLE} is not `true` or `false`, so it is not known whether anything is granted"
+        );
+        unknown_setting(observed, &problem)
+    })
+}
+
+/// Matters for a policy that names no requesters, if the account is of another namespace.
+fn unknown_default(observed: &Observed, read: &AccessRead) -> Option<MissedRead> {
+    let settings = observed.settings.as_ref();
+    let is_known = settings.is_some_and(Knowledge::knows_default_requesters);
+    let elsewhere = observed.account.namespace != read.connector.namespace;
+    let mut policies = read.policies.iter().flatten();
+    let open = policies.find(|it| granted_part(it).is_some_and(|it| it.requesters.is_none()));
+    let open = open.filter(|_| !is_known && elsewhere)?;
+    let problem = format!(
+        "{DEFAULT_REQUESTERS} is not `Namespace` or `Any`, so it is not known who may ask by policy {}",
+        open.name
+    );
+    Some(unknown_setting(observed, &problem))
+}
+
 fn under(observed: &Observed, now: Timestamp) -> Vec<AccessUnder> {
     let shown = tell::explain(observed, now).accesses.into_iter();
     let both = shown.zip(&observed.accesses);
@@ -155,6 +198,7 @@ fn under(observed: &Observed, now: Timestamp) -> Vec<AccessUnder> {
         refuse_late(&mut shown, read, now);
         AccessUnder {
             standing: standing(read),
+            unknown_default: unknown_default(observed, read),
             terms: terms(&shown, read),
             shown,
         }
@@ -315,6 +359,15 @@ impl UnderPolicies {
             .filter(passes)
             .filter(|it| !self.ending.is_empty() || !did(&it.name))
             .collect()
+    }
+
+    /// The settings without which the result is not known.
+    pub fn unknown_settings(&self) -> impl Iterator<Item = &MissedRead> {
+        let of_both = [&self.before, &self.after];
+        let defaults = of_both
+            .into_iter()
+            .filter_map(|it| it.unknown_default.as_ref());
+        self.unknown_switch.iter().chain(defaults)
     }
 
     /// True when a grant of the request stays in force.

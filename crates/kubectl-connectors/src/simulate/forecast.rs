@@ -96,8 +96,10 @@ pub(super) fn of_granted(
     under: &UnderPolicies,
 ) -> (Option<RequestForecast>, bool) {
     let is_settled = !under.has_connector || under.is_replaced;
-    let is_unknown = !is_settled && under.after.is_doubtful();
     let (more, ending) = (under.newly_passing(), &under.ending);
+    let is_unsure =
+        !more.is_empty() && under.unknown_switch.is_some() || under.after.unknown_default.is_some();
+    let is_unknown = !is_settled && (is_unsure || under.after.is_doubtful());
     if more.is_empty() && ending.is_empty() {
         return (None, is_unknown);
     }
@@ -180,6 +182,20 @@ fn word(
     }
     if let (AccessExpected::Granted, Some(barred)) = (access, &both.barred) {
         return (ForecastWord::Waits, barred.clone());
+    }
+    let unknown = match access {
+        _ if !both.has_connector => None,
+        AccessExpected::Standing => None,
+        AccessExpected::Granted => under
+            .unknown_default
+            .as_ref()
+            .or(both.unknown_switch.as_ref()),
+        AccessExpected::Waits | AccessExpected::Refused | AccessExpected::NoPolicy => {
+            under.unknown_default.as_ref()
+        }
+    };
+    if let Some(unknown) = unknown {
+        return (ForecastWord::Unknown, unknown.message.clone());
     }
     let word = match access {
         AccessExpected::Standing => ForecastWord::Standing,

@@ -237,7 +237,7 @@ impl Simulator<'_> {
             if status.is_some_and(|it| it.held().next().is_some()) {
                 self.granted(&request, others).await;
             } else if let Some(under) = self.under(&request, RequestStage::AsItIs, others).await {
-                self.told(forecast::of(&request, &under, GrantFate::None));
+                self.told(forecast::of(&request, &under, GrantFate::None), &under);
             }
         }
     }
@@ -252,14 +252,21 @@ impl Simulator<'_> {
         } else {
             GrantFate::Ends
         };
-        self.told(forecast::of_granted(request, &under));
+        self.told(forecast::of_granted(request, &under), &under);
         if let Some(under) = self.under(request, RequestStage::Anew, others).await {
-            self.told(forecast::of(request, &under, fate));
+            self.told(forecast::of(request, &under, fate), &under);
         }
     }
 
-    fn told(&mut self, (forecast, is_unknown): (Option<RequestForecast>, bool)) {
+    fn told(
+        &mut self,
+        (forecast, is_unknown): (Option<RequestForecast>, bool),
+        under: &UnderPolicies,
+    ) {
         self.is_doubtful |= is_unknown;
+        if is_unknown {
+            self.unread.extend(under.unknown_settings().cloned());
+        }
         self.simulation.requests.extend(forecast);
     }
 

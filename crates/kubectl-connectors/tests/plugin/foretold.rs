@@ -318,3 +318,53 @@ async fn a_connector_that_goes_or_is_another_one_lets_no_request_through() {
         assert!(because.contains(why), "{because}");
     }
 }
+
+/// The services keep the last value that they read, which the command does not know.
+#[tokio::test]
+async fn an_unknown_setting_makes_the_forecast_unknown() {
+    type Change = fn(&mut Value);
+    let settings: [(Change, &str); 3] = [
+        (
+            |it| it["data"]["enable-connectors-approval"] = "yes".into(),
+            "enable-connectors-approval",
+        ),
+        (
+            |it| it["data"] = json!({"on-enable": "Keep"}),
+            "enable-connectors-approval",
+        ),
+        (
+            |it| it["data"]["default-requesters"] = "all".into(),
+            "default-requesters",
+        ),
+    ];
+    for (change, key) in settings {
+        let cluster = Cluster::waiting();
+        approved_by_name(&cluster);
+        cluster.server.change(
+            "configmaps",
+            "connectors-system",
+            "connectors-config",
+            change,
+        );
+        let open = {
+            let mut open = finds_by_name();
+            if key == "default-requesters" {
+                granted(&mut open)
+                    .as_object_mut()
+                    .unwrap()
+                    .remove("requesters");
+            }
+            open
+        };
+        let outcome = cluster.simulated(&[open], &["-o", "json"]).await;
+        let simulation: Value = serde_json::from_str(&outcome.output).unwrap();
+        assert_eq!(
+            words(only_request(&simulation)),
+            ("Waits", "Unknown"),
+            "{key}"
+        );
+        assert_eq!(outcome.exit.code(), 3, "{outcome:?}");
+        assert!(outcome.output.contains(key), "{outcome:?}");
+        assert!(outcome.errors.contains(key), "{outcome:?}");
+    }
+}
