@@ -387,6 +387,24 @@ impl AccessUnder {
         })
     }
 
+    /// Takes away the standing permissions of these policies, which give nothing.
+    pub fn without_standing(&mut self, policies: &BTreeSet<String>) {
+        let named = self.shown.policies.iter_mut();
+        for policy in
+            named.filter(|it| it.standing == PolicyWord::Yes && policies.contains(&it.name))
+        {
+            policy.standing = PolicyWord::Absent;
+            "its defaultPermission gives nothing".clone_into(&mut policy.standing_because);
+        }
+    }
+
+    /// True when a standing permission of one of these policies would cover the account.
+    #[must_use]
+    pub fn may_hold_by(&self, policies: &BTreeSet<String>) -> bool {
+        let mut named = self.shown.policies.iter();
+        named.any(|it| it.standing == PolicyWord::Yes && policies.contains(&it.name))
+    }
+
     /// True when a check of a policy that applies could not be judged.
     #[must_use]
     pub fn is_doubtful(&self) -> bool {

@@ -86,6 +86,7 @@ pub async fn simulate(
         simulation: Simulation::default(),
         unread: Vec::new(),
         is_doubtful: false,
+        effects: StandingEffects::default(),
     };
     let namespaces = others.iter().filter_map(|it| it.metadata.namespace.clone());
     let of_deleted = scope.deleted.iter().map(|it| it.namespace.clone());
@@ -153,6 +154,17 @@ fn policies_of(
     Ok(found)
 }
 
+/// The policies of a namespace whose standing permission gives nothing.
+#[derive(Default)]
+struct StandingEffects {
+    before: BTreeSet<String>,
+    after: BTreeSet<String>,
+    /// Those that give nothing if the limit of selected subjects, which is not known, is low.
+    unsure: BTreeSet<String>,
+    /// Why the limit is not known.
+    missed: Vec<MissedRead>,
+}
+
 struct Simulator<'a> {
     reads: &'a ClusterReads,
     modules: &'a Modules,
@@ -162,6 +174,8 @@ struct Simulator<'a> {
     unread: Vec<MissedRead>,
     /// The result of a request is not known.
     is_doubtful: bool,
+    /// Of the namespace that is looked at.
+    effects: StandingEffects,
 }
 
 impl Simulator<'_> {
@@ -290,7 +304,15 @@ impl Simulator<'_> {
         );
         let (under, unread) = Box::pin(under).await;
         self.unread.extend(unread);
-        under
+        let mut under = under?;
+        under.before.without_standing(&self.effects.before);
+        under.after.without_standing(&self.effects.after);
+        let unsure = &self.effects.unsure;
+        if under.before.may_hold_by(unsure) || under.after.may_hold_by(unsure) {
+            self.is_doubtful = true;
+            self.unread.extend(self.effects.missed.iter().cloned());
+        }
+        Some(under)
     }
 
     async fn standing(
@@ -299,6 +321,7 @@ impl Simulator<'_> {
         before: &[AccessPolicy],
         others: &[AccessPolicy],
     ) {
+        self.effects = StandingEffects::default();
         let is_replaced = |it: &&AccessPolicy| {
             let name = NamespacedName::new(namespace, it.name_any());
             self.scope.deleted.contains(&name)
@@ -330,8 +353,9 @@ impl Simulator<'_> {
         }
         let no_keys = NamespaceKeys::default();
         let selects = subjects().any(|it| it.name_selector.is_some());
+        let mut limit_missed = Vec::new();
         let most = if selects {
-            self.most_selected().await
+            self.most_selected(&mut limit_missed).await
         } else {
             Some(MostSelected::default())
         };
@@ -348,26 +372,44 @@ impl Simulator<'_> {
             most_selected: MostSelected(0),
             ..around
         };
-        self.is_doubtful |=
-            most.is_none() && changes != standing::changes(namespace, before, &after, with_least);
+        if most.is_none() && changes != standing::changes(namespace, before, &after, with_least) {
+            self.is_doubtful = true;
+            self.unread.extend(limit_missed.iter().cloned());
+        }
         self.simulation.standing.extend(changes);
+        let nothing = |of: &[AccessPolicy]| standing::without_effect(namespace, of, around);
+        let (nothing_before, nothing_after) = (nothing(before), nothing(&after));
+        let unsure = if most.is_none() {
+            let all = before.iter().chain(&after).cloned().collect::<Vec<_>>();
+            let unsure = standing::without_effect(namespace, &all, with_least);
+            let is_sure = |it: &String| nothing_before.contains(it) && nothing_after.contains(it);
+            unsure.into_iter().filter(|it| !is_sure(it)).collect()
+        } else {
+            BTreeSet::new()
+        };
+        self.effects = StandingEffects {
+            before: nothing_before,
+            after: nothing_after,
+            unsure,
+            missed: limit_missed,
+        };
         let problems = standing::problems(namespace, others, around);
         self.simulation.problems.extend(problems);
     }
 
     /// The installation's limit of selected subjects; none if its Deployment does not say.
-    async fn most_selected(&mut self) -> Option<MostSelected> {
+    async fn most_selected(&self, missed: &mut Vec<MissedRead>) -> Option<MostSelected> {
         let kind = ObjectKind {
             api_version: "apps/v1".to_owned(),
             kind: "Deployment".to_owned(),
         };
-        let served = known(self.reads.served(&kind).await, &mut self.unread)?;
+        let served = known(self.reads.served(&kind).await, missed)?;
         let KindServed::Namespaced { resource, .. } = served else {
             return None;
         };
         let system = self.scope.system_namespace;
         let found = self.reads.object(&resource, system, POLICY_CONTROLLER);
-        let found = known(found.await, &mut self.unread)??.ok()?;
+        let found = known(found.await, missed)??.ok()?;
         let containers = found
             .pointer("/spec/template/spec/containers")?
             .as_array()?;

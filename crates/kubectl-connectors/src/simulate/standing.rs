@@ -86,6 +86,25 @@ fn holds(namespace: &str, policies: &[AccessPolicy], around: Surroundings<'_>) -
     found
 }
 
+/// The policies whose standing permission gives nothing, whatever it says.
+pub(super) fn without_effect(
+    namespace: &str,
+    policies: &[AccessPolicy],
+    around: Surroundings<'_>,
+) -> BTreeSet<String> {
+    let gives_nothing = |policy: &&AccessPolicy| {
+        let wanted = standing::wanted(&policy.spec, namespace, around);
+        match wanted.standing {
+            StandingPermission::Invalid(_)
+            | StandingPermission::TooMany { .. }
+            | StandingPermission::TooManySelectors { .. } => true,
+            StandingPermission::None | StandingPermission::Given { .. } => false,
+        }
+    };
+    let found = policies.iter().filter(gives_nothing);
+    found.map(kube::ResourceExt::name_any).collect()
+}
+
 /// The reasons for which standing permissions of policies give nothing, or less than they say.
 pub(super) fn problems(
     namespace: &str,

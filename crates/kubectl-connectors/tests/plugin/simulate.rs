@@ -310,17 +310,12 @@ async fn what_could_not_be_read_is_named_and_the_answer_is_not_known() {
     );
 }
 
-/// The rights of the role `view`, and those on pods and check objects, are enough.
-#[tokio::test]
-async fn a_reader_of_policies_requests_and_checks_gets_the_whole_answer() {
-    let cluster = Cluster::waiting();
-    cluster.put(change("chg-42", Some("pending")));
+/// A user with the rights of the role `view`, those on pods and check objects, and these of the connectors' namespace.
+fn erin(cluster: &Cluster, more: &Value) -> Caller {
     let rbac = "rbac.authorization.k8s.io/v1";
+    let connectors = json!({"apiGroups": ["connectors.alauda.io"], "resources": ["*"], "verbs": ["get", "list"]});
     for (namespace, rules) in [
-        (
-            "payments",
-            json!([{"apiGroups": ["connectors.alauda.io"], "resources": ["*"], "verbs": ["get", "list"]}]),
-        ),
+        ("payments", json!([connectors, more])),
         (
             "connectors-system",
             json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]),
@@ -342,11 +337,22 @@ async fn a_reader_of_policies_requests_and_checks_gets_the_whole_answer() {
             "subjects": [{"kind": "User", "name": "erin"}],
         }));
     }
-    let erin = Caller {
+    Caller {
         process: "erin".to_owned(),
         user: "erin".to_owned(),
         groups: vec!["system:authenticated".to_owned()],
-    };
+    }
+}
+
+/// The rights of the role `view`, and those on pods and check objects, are enough.
+#[tokio::test]
+async fn a_reader_of_policies_requests_and_checks_gets_the_whole_answer() {
+    let cluster = Cluster::waiting();
+    cluster.put(change("chg-42", Some("pending")));
+    let erin = erin(
+        &cluster,
+        &json!({"verbs": ["get"], "apiGroups": [""], "resources": ["events"]}),
+    );
     let outcome = cluster.simulated_as(&erin, &[written(|_| {})], &[]).await;
     assert_eq!(
         (outcome.exit.code(), outcome.errors.as_str()),
@@ -471,4 +477,81 @@ async fn a_selection_is_limited_as_the_installation_limits_it() {
     );
     let problem = simulation["problems"][0].as_str().unwrap();
     assert!(problem.contains("at most 1 may be selected"), "{problem}");
+}
+
+/// Accounts `builder` and `other` of `team-a` with a label, and a policy that gives a standing permission to both.
+fn builders_by_label(cluster: &Cluster) -> Value {
+    for name in ["builder", "other"] {
+        cluster.put(json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": "team-a", "labels": {"role": "builder"}},
+        }));
+    }
+    cluster.server.change("namespaces", "", "team-a", |it| {
+        it["metadata"]["labels"] = json!({"kubernetes.io/metadata.name": "team-a"});
+    });
+    let mut by_label = standing("builders");
+    by_label["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] = json!([{
+        "kind": "ServiceAccount", "nameSelector": {"matchLabels": {"role": "builder"}},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "team-a"}},
+    }]);
+    by_label
+}
+
+fn limit(cluster: &Cluster, most: usize) {
+    cluster.put(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "policy-controller", "namespace": "connectors-system"},
+        "spec": {"template": {"spec": {"containers": [
+            {"name": "c", "args": [format!("--max-selected-subjects={most}")]},
+        ]}}},
+    }));
+}
+
+#[tokio::test]
+async fn a_standing_permission_that_gives_nothing_covers_no_request() {
+    for (most, word) in [(1, "Waits"), (2, "Standing")] {
+        let cluster = Cluster::waiting();
+        let by_label = builders_by_label(&cluster);
+        limit(&cluster, most);
+        let (simulation, code) = cluster.simulation(&[by_label]).await;
+        assert_eq!(code, 1, "{simulation:#}");
+        let requests = simulation["requests"].as_array().unwrap();
+        let after = requests.first().map_or("Waits", |it| words(it).1);
+        assert_eq!(after, word, "{simulation:#}");
+    }
+}
+
+/// The limit matters only for a policy with selectors that changes something, or that covers a request.
+#[tokio::test]
+async fn the_limit_of_selected_subjects_needs_no_right_where_it_does_not_matter() {
+    let cluster = Cluster::new();
+    let accounts = json!({"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["list"]});
+    let erin = erin(&cluster, &accounts);
+    let by_label = |connector: &str| {
+        let mut by_label = standing("builders");
+        by_label["spec"]["connector"]["names"] = json!([connector]);
+        by_label["spec"]["defaultPermission"]["bindingTemplate"]["subjects"] = json!([{
+            "kind": "ServiceAccount", "nameSelector": {"matchLabels": {"role": "builder"}},
+        }]);
+        by_label
+    };
+    cluster.put(json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": "builder", "namespace": "payments", "labels": {"role": "builder"}},
+    }));
+    let outcome = cluster
+        .simulated_as(&erin, &[by_label("another")], &[])
+        .await;
+    assert_eq!(
+        (outcome.exit.code(), outcome.errors.as_str()),
+        (0, ""),
+        "{outcome:?}"
+    );
+    let outcome = cluster
+        .simulated_as(&erin, &[by_label("prod-harbor")], &[])
+        .await;
+    assert_eq!(outcome.exit.code(), 3, "{outcome:?}");
+    let told = "you may not get deployments.apps policy-controller in namespace connectors-system";
+    assert!(outcome.errors.contains(told), "{outcome:?}");
 }
