@@ -1,5 +1,6 @@
 //! The commands that ask a cluster.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use connectors_api::AccessRequest;
@@ -209,7 +210,9 @@ impl Question<'_> {
             Err(problem) => return Outcome::error(ExitWord::Usage, &problem.message),
         };
         let deleted = args.deleted.iter();
-        let deleted: Vec<_> = deleted.map(|it| it.within(&self.namespace)).collect();
+        // One policy may be named twice, with and without its namespace.
+        let deleted: BTreeSet<_> = deleted.map(|it| it.within(&self.namespace)).collect();
+        let deleted: Vec<_> = deleted.into_iter().collect();
         let scope = SimulationScope {
             deleted: &deleted,
             namespace: &self.namespace,

@@ -92,7 +92,8 @@ pub async fn simulate(
     let of_deleted = scope.deleted.iter().map(|it| it.namespace.clone());
     let namespaces: BTreeSet<String> = namespaces.chain(of_deleted).collect();
     for namespace in &namespaces {
-        Box::pin(simulator.namespace(namespace, &others)).await;
+        let simulated = Box::pin(simulator.namespace(namespace, &others));
+        simulated.await.map_err(SimulationProblem::File)?;
     }
     let Simulator {
         mut simulation,
@@ -179,7 +180,7 @@ struct Simulator<'a> {
 }
 
 impl Simulator<'_> {
-    async fn namespace(&mut self, namespace: &str, others: &[AccessPolicy]) {
+    async fn namespace(&mut self, namespace: &str, others: &[AccessPolicy]) -> Result<(), String> {
         let others: Vec<AccessPolicy> = others
             .iter()
             .filter(|it| it.metadata.namespace.as_deref() == Some(namespace))
@@ -187,8 +188,15 @@ impl Simulator<'_> {
             .collect();
         let listed = self.reads.all::<AccessPolicy, Strict>(namespace, "").await;
         let Some(listed) = known(listed, &mut self.unread) else {
-            return;
+            return Ok(());
         };
+        let there: BTreeSet<String> = listed
+            .iter()
+            .filter_map(|it| match it {
+                Ok(policy) => policy.metadata.name.clone(),
+                Err(unreadable) => unreadable.metadata.name.clone(),
+            })
+            .collect();
         let unreadable: BTreeSet<String> = listed
             .iter()
             .filter_map(|it| it.as_ref().err()?.metadata.name.clone())
@@ -214,19 +222,19 @@ impl Simulator<'_> {
         }
         let deleted = self.scope.deleted.iter();
         for name in deleted.filter(|it| it.namespace == namespace) {
-            let is_there = |it: &AccessPolicy| it.name_any() == name.name;
-            if before.iter().any(is_there) || unreadable.contains(&name.name) {
-                self.simulation.policies.push(SimulatedPolicy {
-                    name: name.clone(),
-                    state: SimulatedWord::Deleted,
-                });
-            } else {
-                let problem = format!("policy {name} cannot be deleted: there is none");
-                self.simulation.problems.push(problem);
+            if !there.contains(&name.name) {
+                return Err(format!(
+                    "--delete {name}: there is no such policy: `kubectl -n {namespace} get accesspolicies` lists those that there are"
+                ));
             }
+            self.simulation.policies.push(SimulatedPolicy {
+                name: name.clone(),
+                state: SimulatedWord::Deleted,
+            });
         }
         self.standing(namespace, &before, &others).await;
         self.requests(namespace, &others).await;
+        Ok(())
     }
 
     async fn requests(&mut self, namespace: &str, others: &[AccessPolicy]) {

@@ -204,9 +204,21 @@ async fn a_policy_that_passes_takes_the_place_of_one_that_is_deleted() {
 async fn a_deletion_names_a_policy_of_the_namespace_that_no_file_has() {
     let cluster = Cluster::waiting();
     let none = cluster.simulated_deletion(&["--delete", "none"]).await;
-    let told = "policy payments/none cannot be deleted: there is none";
-    assert!(none.output.contains(told), "{none:?}");
-    assert_eq!(none.exit.code(), 1);
+    let told =
+        "--delete payments/none: there is no such policy: `kubectl -n payments get accesspolicies`";
+    assert!(none.errors.contains(told), "{none:?}");
+    assert_eq!((none.exit.code(), none.output.as_str()), (2, ""));
+    let twice = [
+        "--delete",
+        "approved-changes",
+        "--delete",
+        "payments/approved-changes",
+    ];
+    let twice = cluster.simulated_deletion(&twice).await;
+    let lines = twice
+        .output
+        .matches("policy payments/approved-changes: deleted");
+    assert_eq!(lines.count(), 1, "{twice:?}");
     let elsewhere = cluster
         .simulated_deletion(&["--delete", "team-a/approved-changes"])
         .await;
