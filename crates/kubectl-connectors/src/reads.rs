@@ -249,19 +249,40 @@ impl ClusterReads {
             + Clone
             + Debug,
     {
+        let (found, next) = self.page::<K, P>(namespace, labels, most, None).await?;
+        Ok((found, next.is_some()))
+    }
+
+    /// The same of a later page, with the token of the page after it.
+    pub async fn page<K, P>(
+        &self,
+        namespace: &str,
+        labels: &str,
+        most: u32,
+        token: Option<&str>,
+    ) -> ReadResult<(Vec<Found<K>>, Option<String>)>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug,
+        P: Parse<K>,
+        Guarded<K, P>: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + DeserializeOwned
+            + Clone
+            + Debug,
+    {
         let api: Api<Guarded<K, P>> = if namespace.is_empty() {
             Api::all(self.client.clone())
         } else {
             Api::namespaced(self.client.clone(), namespace)
         };
         let resource = resource_of::<K>();
-        let params = with_labels(labels).limit(most);
+        let mut params = with_labels(labels).limit(most);
+        params.continue_token = token.map(str::to_owned);
         let read = list(&resource, namespace);
         let listed = self.call(read, || api.list(&params)).await?;
-        let is_cut = listed.metadata.continue_.is_some_and(|it| !it.is_empty());
+        let next = listed.metadata.continue_.filter(|it| !it.is_empty());
         let found = listed.items.into_iter();
         let found = found.map(|it| it.object.map_err(Box::new)).collect();
-        Ok((found, is_cut))
+        Ok((found, next))
     }
 
     /// All objects of a kind without namespaces, in one call.

@@ -28,8 +28,10 @@ use crate::unread::{MissedRead, known};
 
 /// The limit of requests that are looked at.
 const MOST_REQUESTS: usize = 100;
-/// The limit of requests of a namespace that are listed.
-const MOST_LISTED: u32 = 512;
+/// The requests of a page, decided ones among them.
+const PAGE: u32 = 512;
+/// The limit of pages of a namespace.
+const MOST_PAGES: usize = 8;
 
 /// The Deployment whose arguments limit the selected subjects.
 const POLICY_CONTROLLER: &str = "policy-controller";
@@ -238,21 +240,29 @@ impl Simulator<'_> {
     }
 
     async fn requests(&mut self, namespace: &str, others: &[AccessPolicy]) {
-        let listed = self
-            .reads
-            .first::<AccessRequest, Strict>(namespace, "", MOST_LISTED);
-        let listed = listed.await;
-        let Some((listed, is_cut)) = known(listed, &mut self.unread) else {
-            return;
-        };
         let open = |it: &AccessRequest| match it.phase() {
             None | Some(Phase::Pending | Phase::Granted) => !it.is_deleting(),
             Some(Phase::Rejected | Phase::Revoked | Phase::Invalid | Phase::Ended) => false,
         };
-        let mut requests: Vec<AccessRequest> = listed.into_iter().flatten().filter(open).collect();
-        requests.sort_by_key(|it| (it.metadata.creation_timestamp.clone(), it.name_any()));
         let left = MOST_REQUESTS.saturating_sub(self.simulation.looked_at);
-        self.simulation.left_out += requests.len().saturating_sub(left) + usize::from(is_cut);
+        let (mut requests, mut next) = (Vec::<AccessRequest>::new(), None::<String>);
+        for _ in 0..MOST_PAGES {
+            let token = next.as_deref();
+            let page = self
+                .reads
+                .page::<AccessRequest, Strict>(namespace, "", PAGE, token);
+            let Some((page, after)) = known(page.await, &mut self.unread) else {
+                break;
+            };
+            requests.extend(page.into_iter().flatten().filter(open));
+            next = after;
+            if next.is_none() || requests.len() > left {
+                break;
+            }
+        }
+        requests.sort_by_key(|it| (it.metadata.creation_timestamp.clone(), it.name_any()));
+        self.simulation.left_out +=
+            requests.len().saturating_sub(left) + usize::from(next.is_some());
         for request in requests.into_iter().take(left) {
             self.simulation.looked_at += 1;
             let status = request.status.as_ref();

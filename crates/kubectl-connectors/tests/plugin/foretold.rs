@@ -380,3 +380,24 @@ async fn an_unknown_setting_makes_the_forecast_unknown() {
         assert!(outcome.errors.contains(key), "{outcome:?}");
     }
 }
+
+/// Decided requests stay for a while, and are listed with the others.
+#[tokio::test]
+async fn a_request_is_looked_at_behind_pages_of_decided_ones() {
+    let cluster = Cluster::waiting();
+    cluster.server.page_at_most(4);
+    let changed = || written(|it| granted(it)["spec"]["limits"] = json!({"maxDuration": "1h"}));
+    let decide = |number: usize| {
+        let pod = format!("decided-{number}");
+        let request = cluster.request(&pod);
+        cluster.say(&request, "Rejected", "CheckRejected", "no");
+    };
+    (0..27).for_each(decide);
+    let (simulation, code) = cluster.simulation(&[changed()]).await;
+    assert_eq!((&simulation["lookedAt"], code), (&json!(1), 1));
+    assert_eq!(simulation["leftOut"], 0);
+    // More pages than are read.
+    (27..40).for_each(decide);
+    let (simulation, code) = cluster.simulation(&[changed()]).await;
+    assert_eq!((&simulation["leftOut"], code), (&json!(1), 3));
+}
