@@ -129,6 +129,12 @@ impl Cluster {
         }
     }
 
+    /// A connector that is being deleted is none.
+    pub(crate) fn has_connector(&self, ask: &Ask) -> bool {
+        let connector = self.server.get("connectors", &ask.owner, &ask.connector);
+        connector.is_some_and(|it| !it["metadata"]["deletionTimestamp"].is_string())
+    }
+
     fn pod_uid(&self, ask: &Ask) -> String {
         let pod = self.server.get("pods", &ask.home, &ask.pod);
         let uid = pod.as_ref().and_then(|it| it["metadata"]["uid"].as_str());
@@ -166,6 +172,15 @@ impl Cluster {
                     self.server.change("signoffs", namespace, name, |it| {
                         it["status"]["state"] = state.clone().into();
                     });
+                }
+                Meanwhile::ConnectorGoes(namespace, name) => keep("connectors", namespace, name),
+                Meanwhile::ConnectorReplaced(namespace, name) => {
+                    let mut connector = self.server.get("connectors", namespace, name).unwrap();
+                    self.server.delete("connectors", namespace, name);
+                    let metadata = connector["metadata"].as_object_mut().unwrap();
+                    metadata
+                        .retain(|key, _| ["name", "namespace", "labels"].contains(&key.as_str()));
+                    self.server.create(connector);
                 }
                 Meanwhile::RequestGoes(number) => {
                     let ask = &world.asks[*number];

@@ -20,6 +20,21 @@ pub(crate) struct Happened {
     pub(crate) standing_after: BTreeSet<StandingHeld>,
 }
 
+impl Happened {
+    /// True when a request or a standing permission is another one now.
+    pub(crate) fn has_change(&self) -> bool {
+        let is_other = |(ask, before): (&Ask, &AskSeen)| {
+            let after = &self.after[ask];
+            let is_granted = before.phase == Some(Phase::Granted);
+            let has_other_rules = is_granted && before.rules != after.rules;
+            before.word.is_some() && (before.word != after.word || has_other_rules)
+        };
+        let (before, after) = (&self.standing_before, &self.standing_after);
+        let mut asks = self.before.iter();
+        asks.any(is_other) || !beyond(after, before).is_empty() || !beyond(before, after).is_empty()
+    }
+}
+
 /// Every difference between a forecast and what happened.
 pub(crate) fn compare(
     simulation: &Simulation,

@@ -139,9 +139,9 @@ fn cases_of(
         seen.phase,
         Some(Phase::Pending | Phase::Granted | Phase::Rejected)
     );
-    let has_connector = server
-        .get("connectors", &ask.owner, &ask.connector)
-        .is_some();
+    let connector = server.get("connectors", &ask.owner, &ask.connector);
+    let has_connector =
+        connector.is_some_and(|it| !it["metadata"]["deletionTimestamp"].is_string());
     if is_matched && has_connector {
         for policy in server.list("accesspolicies") {
             let policy_name = policy["metadata"]["name"].as_str().unwrap();

@@ -1,6 +1,6 @@
 //! One world from its begin to its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -58,7 +58,7 @@ pub(crate) async fn play(world: &World, modules: &Modules, tally: &mut Tally) ->
         }
         Err(problem) => return vec![format!("nothing is simulated: {problem:?}")],
     };
-    wrong.extend(states(&simulation, &cluster, &files, tally));
+    wrong.extend(states(&simulation, &cluster, &files, &world.removed, tally));
     let has_grants = before.values().any(|it| it.phase == Some(Phase::Granted));
     cluster.apply(&files, &world.removed, has_grants).await;
     let happened = Happened {
@@ -74,9 +74,27 @@ pub(crate) async fn play(world: &World, modules: &Modules, tally: &mut Tally) ->
     if simulation.changes_nothing() {
         tally.add("nothing changes");
     }
+    let exit = simulate::exit(&simulation);
+    tally.add(format!("exit: {exit:?}"));
+    let has_problem = !simulation.problems.is_empty();
+    let is_told = has_problem || !simulation.requests.is_empty();
+    let may_be = match exit {
+        ExitWord::Yes => !is_told && !happened.has_change(),
+        ExitWord::No | ExitWord::Usage | ExitWord::Unknown => is_told || happened.has_change(),
+    };
+    if !may_be {
+        wrong.push(format!("the exit code is {}", exit.code()));
+    }
     cluster.start_over(&world.asks).await;
     let anew = cluster.asks(&world.asks).await;
-    wrong.extend(compare_anew(&simulation, &anew, &names, tally));
+    // After such an event a new request can become another one though the policies stay.
+    let is_quiet = world.meanwhile.is_empty();
+    let granted = |ask: &Ask| {
+        let before = &happened.before[ask];
+        let is_granted = before.phase == Some(Phase::Granted) && before.word.is_some();
+        (is_quiet && is_granted).then_some(before)
+    };
+    wrong.extend(compare_anew(&simulation, &anew, granted, &names, tally));
     if let Some(text) = files::written(&cluster.server, world, &anew, tally) {
         wrong.extend(in_real_time(tested(&cluster, &text, modules)).await);
     }
@@ -89,6 +107,7 @@ fn states(
     simulation: &Simulation,
     cluster: &Cluster,
     files: &[Value],
+    removed: &[(String, String)],
     tally: &mut Tally,
 ) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -112,8 +131,17 @@ fn states(
     }
     let deleted = simulation.policies.iter();
     let deleted = deleted.filter(|it| it.state == SimulatedWord::Deleted);
-    for _ in deleted {
+    let deleted: BTreeSet<_> = deleted
+        .map(|it| (it.name.namespace.clone(), it.name.name.clone()))
+        .collect();
+    let expected: BTreeSet<_> = removed.iter().cloned().collect();
+    for _ in &deleted {
         tally.add("policy: Deleted");
+    }
+    if deleted != expected {
+        wrong.push(format!(
+            "{expected:?} are deleted, and the simulation says {deleted:?}"
+        ));
     }
     wrong
 }
@@ -178,15 +206,28 @@ async fn foretell(
     simulated.map(|(simulation, _)| simulation)
 }
 
-/// A new request of a granted pod becomes what the forecast says of it.
-fn compare_anew(
+/// A new request of a granted pod becomes what the forecast says of it. Without a forecast it becomes what the granted one
+/// is.
+fn compare_anew<'a>(
     simulation: &Simulation,
     seen: &BTreeMap<Ask, AskSeen>,
+    granted: impl Fn(&Ask) -> Option<&'a AskSeen>,
     names: &BTreeMap<Ask, String>,
     tally: &mut Tally,
 ) -> Vec<String> {
     let mut wrong = Vec::new();
     for (ask, after) in seen {
+        let has_forecast = compare::anew(simulation, ask, names).next().is_some();
+        if let Some(before) = granted(ask).filter(|_| !has_forecast) {
+            tally.add("anew: as it was");
+            let has_same_rules =
+                before.word != Some(ForecastWord::Granted) || before.rules == after.rules;
+            if before.word != after.word || !has_same_rules {
+                wrong.push(format!(
+                    "anew {ask:?}: without a forecast\nbefore {before:#?}\nafter {after:#?}"
+                ));
+            }
+        }
         for forecast in compare::anew(simulation, ask, names) {
             tally.add(format!(
                 "anew: {:?} → {:?}",

@@ -42,6 +42,10 @@ pub(crate) enum Meanwhile {
     Decided(String, String, String),
     /// The request of this number is deleted, and stays.
     RequestGoes(usize),
+    /// A connector is being deleted, and stays.
+    ConnectorGoes(String, String),
+    /// A connector is deleted and made again.
+    ConnectorReplaced(String, String),
 }
 
 /// A world, in the order in which it happens.
@@ -307,12 +311,28 @@ impl World {
         if dice.percent(5) {
             events.push(Meanwhile::RequestGoes(0));
         }
+        for object in &self.objects {
+            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+            let name = || (text("namespace").to_owned(), text("name").to_owned());
+            if object["kind"] != "Connector" {
+                continue;
+            }
+            if dice.percent(3) {
+                let (namespace, name) = name();
+                events.push(Meanwhile::ConnectorGoes(namespace, name));
+            } else if dice.percent(4) {
+                let (namespace, name) = name();
+                events.push(Meanwhile::ConnectorReplaced(namespace, name));
+            }
+        }
         for event in &events {
             self.mark(match event {
                 Meanwhile::PodGoes(..) => "a pod is being deleted",
                 Meanwhile::PodEnds(..) => "a pod ended",
                 Meanwhile::Decided(..) => "an approval changed",
                 Meanwhile::RequestGoes(_) => "a request is being deleted",
+                Meanwhile::ConnectorGoes(..) => "a connector is being deleted",
+                Meanwhile::ConnectorReplaced(..) => "a connector is another one",
             });
         }
         self.meanwhile = events;

@@ -79,10 +79,7 @@ impl Cluster {
                 .iter()
                 .any(|(resources, verbs)| is_all(resources, &form) && is_all(verbs, "*"))
         };
-        let has_connector = self
-            .server
-            .get("connectors", &ask.owner, &ask.connector)
-            .is_some();
+        let has_connector = self.has_connector(ask);
         let word = match phase {
             _ if request.is_null() || request["metadata"]["deletionTimestamp"].is_string() => None,
             _ if has_connector && self.has_standing(ask).await => Some(ForecastWord::Standing),
