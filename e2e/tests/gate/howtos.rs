@@ -20,7 +20,8 @@ use e2e::{
 };
 
 use crate::support::{
-    Gate, Pipelines,
+    Gate,
+    pipelines::Pipelines,
     session::{self, Block, Said, Shell},
 };
 
