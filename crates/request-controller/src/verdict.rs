@@ -365,6 +365,12 @@ fn one(
     };
     let result = said.checks.iter().find(|it| it.check == check.name);
     match result.map(|it| (from_wire(it.verdict), it)) {
+        // An object that was left out may be the one that says no.
+        Some((Ok(AccessCheckReady::AccessCheckPassed), it))
+            if check.match_ == Match::All && it.objects.len() < there =>
+        {
+            EvidenceState::Unknown
+        }
         Some((Ok(AccessCheckReady::AccessCheckPassed), _)) => EvidenceState::Holds,
         Some((Ok(verdict), it)) => lapsed(verdict, &it.message),
         Some((Err(_), _)) | None => lapsed(

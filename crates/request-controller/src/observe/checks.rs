@@ -19,7 +19,7 @@ use connectors_api::{
 };
 use evaluation_api::access::wire_time;
 use evaluation_api::v1::{
-    Candidates, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage,
+    Candidates, CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage,
 };
 use futures::future::OptionFuture;
 use jiff::Timestamp;
@@ -288,7 +288,7 @@ impl Observer {
         let checks: Vec<_> = question
             .candidates
             .iter()
-            .map(|it| it.check.clone())
+            .map(|it| (it.check.clone(), it.texts.len()))
             .collect();
         match self.evaluate(&name.namespace, question, look).await {
             Ok(said) => {
@@ -439,9 +439,14 @@ impl DraftQuestion<'_> {
     }
 }
 
-/// True when an answer includes every check with objects. Other answers are not remembered.
-fn is_about(asked: &[String], answer: &EvaluateChecksResponse) -> bool {
-    let is_answered = |it: &String| answer.checks.iter().any(|check| check.check == *it);
+/// True when an answer includes every check, and each that passes with all of its objects. Other answers are not remembered:
+/// a grant would last as long as they do.
+fn is_about(asked: &[(String, usize)], answer: &EvaluateChecksResponse) -> bool {
+    let is_answered = |(name, objects): &(String, usize)| {
+        let mut checks = answer.checks.iter();
+        let passed = i32::from(CheckVerdict::Passed);
+        checks.any(|it| it.check == *name && (it.verdict != passed || it.objects.len() == *objects))
+    };
     asked.iter().all(is_answered)
 }
 

@@ -292,13 +292,29 @@ fn what_counts_after_the_grant() {
             .enumerate()
             .map(|(index, it)| (format!("uid-{index}"), (*it).clone()))
             .collect();
-        let said = answer.map(|verdict| said(verdict, &[]));
+        let there = looked.iter().filter(|it| ***it == EvidenceLook::There);
+        let said = answer.map(|it| said(it, &vec![it; there.count()]));
         let held = match verdict::held(&entry, &by_uid, said.as_ref()) {
             EvidenceState::Holds => holds,
             EvidenceState::Lapsed { .. } => lapses,
             EvidenceState::Unknown => unsure,
         };
         assert_eq!(held, expected, "{match_} {latch:?} {looked:?} {answer:?}");
+    }
+}
+
+/// The object that was left out may be the one that was withdrawn.
+#[test]
+fn an_answer_about_fewer_objects_than_there_are_confirms_no_grant() {
+    let looked = ["uid-0", "uid-1"].map(|uid| (uid.to_owned(), EvidenceLook::There));
+    let looked = BTreeMap::from(looked);
+    for (match_, expected) in [
+        ("All", EvidenceState::Unknown),
+        ("Any", EvidenceState::Holds),
+    ] {
+        let entry = entry(match_, Latch::Auto, 2);
+        let held = verdict::held(&entry, &looked, Some(&said(Passed, &[Passed])));
+        assert_eq!(held, expected, "{match_}");
     }
 }
 
@@ -375,7 +391,7 @@ fn a_check_that_stopped_holding_ends_the_grant_whatever_is_known_of_the_others()
         let looked = names.iter().zip(of);
         let looked = looked.map(|(name, (looked, _))| ((*name).to_owned(), looked.clone()));
         let looked: BTreeMap<_, _> = looked.collect();
-        let mut said = said(Passed, &[]);
+        let mut said = said(Passed, &[Passed]);
         let result = said.checks.remove(0);
         said.checks = names
             .iter()
