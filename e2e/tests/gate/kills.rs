@@ -267,6 +267,9 @@ fn the_node_plugin_is_killed_at_random_moments_under_a_stream_of_pods() {
         }
     });
     installation.wait_until_ready("csi-node");
+    // The pauses of the kubelet grow with each end of a container. Kills of other tests begin with a new pod.
+    installation.restart("csi-node");
+    installation.wait_until_ready("csi-node");
     gate.api()
         .wait_for_list(
             "the end of all pods",
