@@ -180,6 +180,8 @@ struct PreparedCheck {
     /// The error if the check fails regardless of its objects.
     selection: Result<CheckSelection, (JudgeReason, String)>,
     objects: Vec<FoundForCheck>,
+    /// Another approval of the pod's run, which the check has not found.
+    awaited: Option<String>,
 }
 
 impl<P> PolicyQuestion<P> {
@@ -262,15 +264,18 @@ pub fn prepare(question: PolicyQuestion<Arc<GatedPolicy>>) -> Result<Prepared, J
         }
         let selection = CheckSelection::of(selector, &pod_namespace, &data, &mut budget, stage);
         let selection = selection.and_then(|it| it.of_shared_fields(is_foreign, shared));
-        if let Some(labels) = selection
+        let labels = selection
             .as_ref()
             .ok()
-            .and_then(CheckSelection::only_labels)
-            && check.match_ == Match::All
-        {
-            object::await_others(&mut objects, labels, &lineage, &mut steps);
+            .filter(|_| check.match_ == Match::All);
+        let labels = labels.and_then(CheckSelection::only_labels);
+        let awaited =
+            labels.and_then(|it| object::missing_beside(&mut objects, it, &lineage, &mut steps));
+        PreparedCheck {
+            selection,
+            objects,
+            awaited,
         }
-        PreparedCheck { selection, objects }
     };
     Ok(Prepared {
         checks: policy.checks.iter().zip(found).map(prepare).collect(),
@@ -350,7 +355,11 @@ fn judge(
     answers: &mut impl Iterator<Item = Result<RegoAnswer, RegoFailure>>,
 ) -> CheckJudgement {
     let is_rego = prepared.module(of).is_some();
-    let PreparedCheck { selection, objects } = prepared;
+    let PreparedCheck {
+        selection,
+        objects,
+        awaited,
+    } = prepared;
     let check = &of.check;
     let judged: Vec<object::JudgedObject> = match &selection {
         Err((reason, message)) => {
@@ -371,7 +380,11 @@ fn judge(
                     let missing = || Err(RegoFailure::Limit("was not asked".to_owned()));
                     answers.next().unwrap_or_else(missing)
                 });
-                object.beside_others(object.judge(check, selection, said, is_foreign))
+                let judged = object.judge(check, selection, said, is_foreign);
+                match &awaited {
+                    Some(other) => judged.beside_missing(other),
+                    None => judged,
+                }
             };
             objects.iter().map(judge).collect()
         }

@@ -48,6 +48,7 @@ pub(crate) mod approval;
 pub(crate) mod asked;
 mod child;
 mod content;
+mod labels;
 mod matrix;
 mod names;
 mod object;

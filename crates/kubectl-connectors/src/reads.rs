@@ -217,11 +217,7 @@ impl ClusterReads {
             + Clone
             + Debug,
     {
-        let api: Api<Guarded<K, P>> = if namespace.is_empty() {
-            Api::all(self.client.clone())
-        } else {
-            Api::namespaced(self.client.clone(), namespace)
-        };
+        let api: Api<Guarded<K, P>> = self.api_of(namespace);
         let resource = resource_of::<K>();
         let params = with_labels(labels);
         let read = list(&resource, namespace);
@@ -269,11 +265,7 @@ impl ClusterReads {
             + Clone
             + Debug,
     {
-        let api: Api<Guarded<K, P>> = if namespace.is_empty() {
-            Api::all(self.client.clone())
-        } else {
-            Api::namespaced(self.client.clone(), namespace)
-        };
+        let api: Api<Guarded<K, P>> = self.api_of(namespace);
         let resource = resource_of::<K>();
         let mut params = with_labels(labels).limit(most);
         params.continue_token = token.map(str::to_owned);
@@ -484,6 +476,18 @@ impl ClusterReads {
             since.map_err(|error| self.unread(read, &error))
         };
         self.remembered(read, "", since).await
+    }
+
+    /// The objects of a namespace; of all of them if it is empty.
+    fn api_of<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        if namespace.is_empty() {
+            Api::all(self.client.clone())
+        } else {
+            Api::namespaced(self.client.clone(), namespace)
+        }
     }
 
     async fn call<T, F, A>(&self, read: ReadOf<'_>, attempt: A) -> ReadResult<T>

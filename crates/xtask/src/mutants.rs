@@ -177,12 +177,10 @@ fn try_all(mut faults: Vec<&Fault>) -> anyhow::Result<Vec<Row<'_>>> {
     let mut rows = Vec::new();
     for (number, fault) in faults.iter().enumerate() {
         let began = Instant::now();
-        let original = copy.plant(fault)?;
-        let outcome = trial::of(&copy, fault);
-        copy.restore(fault, &original)?;
+        let outcome = copy.with_all(&[fault], || trial::of(&copy, fault))?;
         let row = Row {
             fault,
-            outcome: outcome?,
+            outcome,
             seconds: seconds(began),
         };
         println!(

@@ -31,8 +31,6 @@ pub(super) struct FoundForCheck {
     pub(super) identity: Option<ObjectRef>,
     /// The verdict of the lineage; none if the check asks for no proof.
     pub(super) proof: Option<LineageVerdict>,
-    /// Another approval of the same run, which the check has not found.
-    pub(super) awaits: Option<String>,
     /// The creator of the pipeline run.
     creator: RunCreator,
 }
@@ -72,7 +70,6 @@ impl FoundForCheck {
             value,
             seen: None,
             proof: None,
-            awaits: None,
             creator: RunCreator::Unknown(
                 "no proof of lineage leads to its pipeline run".to_owned(),
             ),
@@ -252,27 +249,6 @@ impl FoundForCheck {
         }
     }
 
-    /// The result, unless it passes while the check does not find another approval of the run.
-    pub(super) fn beside_others(&self, judged: JudgedObject) -> JudgedObject {
-        let Some(other) = &self.awaits else {
-            return judged;
-        };
-        if judged.outcome != Some(CheckOutcome::Passed) {
-            return judged;
-        }
-        let identity = &judged.identity;
-        let message = format!(
-            "{identity}: its run asked for ApprovalTask {other} too, which is not there or has lost its labels; match: All \
-             waits for every approval of the run"
-        );
-        JudgedObject {
-            outcome: Some(CheckOutcome::Pending),
-            reason: JudgeReason::OtherApprovalMissing.into(),
-            message,
-            ..judged
-        }
-    }
-
     /// The approvals that count for a check.
     fn approvals(&self, check: &Check) -> Approvals {
         let approvals = approvers::of(&self.value);
@@ -308,25 +284,26 @@ impl FoundForCheck {
     }
 }
 
-/// Marks proven approvals whose run asked for one that is not among the objects.
-pub(super) fn await_others(
+/// The approval that the run of the proven objects asked for and that is not among them. Without steps to look for it,
+/// they are refused.
+pub(super) fn missing_beside(
     objects: &mut [FoundForCheck],
     labels: &RenderedLabels,
     lineage: &[Value],
     steps: &mut usize,
-) {
+) -> Option<String> {
     // All proven objects belong to the pod's own run.
-    let Some(run) = objects.iter().find_map(|it| it.run(lineage)) else {
-        return;
-    };
+    let run = objects.iter().find_map(|it| it.run(lineage))?;
     let names = objects.iter().filter_map(|it| it.identity.as_ref());
     let names: BTreeSet<_> = names.map(|it| it.name.as_str()).collect();
     let missing = lineage::asked::not_found(run, labels, |name| names.contains(name), steps);
-    let missing = missing.map(|it| it.map(str::to_owned));
-    for object in objects.iter_mut().filter(|it| it.is_proven()) {
-        match &missing {
-            Ok(other) => object.awaits.clone_from(other),
-            Err(refusal) => object.proof = Some(LineageVerdict::Refused(refusal.clone())),
+    match missing {
+        Ok(other) => other.map(str::to_owned),
+        Err(refusal) => {
+            for object in objects.iter_mut().filter(|it| it.is_proven()) {
+                object.proof = Some(LineageVerdict::Refused(refusal.clone()));
+            }
+            None
         }
     }
 }
@@ -450,6 +427,24 @@ impl JudgedObject {
             approvals: Vec::new(),
             lineage: Vec::new(),
             run_creator: None,
+        }
+    }
+
+    /// The result beside another approval of the run, which the check does not find: a pass waits for it.
+    pub(super) fn beside_missing(self, other: &str) -> Self {
+        if self.outcome != Some(CheckOutcome::Passed) {
+            return self;
+        }
+        let message = format!(
+            "{}: its run asked for ApprovalTask {other} too, which is not there or has lost its labels; match: All waits for \
+             every approval of the run",
+            self.identity
+        );
+        Self {
+            outcome: Some(CheckOutcome::Pending),
+            reason: JudgeReason::OtherApprovalMissing.into(),
+            message,
+            ..self
         }
     }
 

@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::object::{LinkObject, list, text};
-use super::{LineageReason, LineageRefusal, LineageStep, ProofStop, RunKind, approval, refused};
+use super::object::{LinkObject, text};
+use super::{
+    LineageReason, LineageRefusal, LineageStep, ProofStop, RunKind, approval, labels as own_labels,
+    refused,
+};
 use crate::template::RenderedLabels;
 
 /// The first approval that the run asked for, that could have these labels, and that was not found.
@@ -42,7 +45,7 @@ fn search<'a>(
         let of = |(list, member_of)| run.list(list).iter().map(move |it| (it, member_of));
         LISTS.into_iter().flat_map(of)
     };
-    let children = list(run.value, "/status/childReferences");
+    let children = run.list("/status/childReferences");
     let Some(left) = steps.checked_sub(tasks().count() + children.len() + 1) else {
         let message = format!("{run} takes too many steps to prove");
         return refused(LineageReason::TooLarge, message);
@@ -76,15 +79,13 @@ fn could_have(
     run: &LinkObject<'_>,
     [name, task, member_of]: [&str; 3],
 ) -> bool {
+    let of_child = own_labels::of_child(run, name, Some(task));
+    let own = of_child
+        .into_iter()
+        .chain([("tekton.dev/memberOf", Some(member_of))]);
+    let own: BTreeMap<_, _> = own.collect();
     labels.iter().all(|(key, value)| {
-        let own = match key {
-            "tekton.dev/pipelineRun" => run.name,
-            "tekton.dev/pipelineRunUID" => run.uid,
-            "tekton.dev/pipelineTask" => task,
-            "tekton.dev/customRun" => name,
-            "tekton.dev/memberOf" => member_of,
-            _ => return true,
-        };
-        own == value.as_str()
+        let own = own.get(key).copied().flatten();
+        own.is_none_or(|own| own == value.as_str())
     })
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::object::{ControllerRef, LinkObject, list, text};
 use super::proof::Proof;
-use super::{LineageReason, LineageStep, RunKind, content, matrix, names, refused, run};
+use super::{LineageReason, LineageStep, RunKind, content, labels, matrix, names, refused, run};
 
 /// The field that lists the children.
 const CHILDREN: &str = "status.childReferences";
@@ -91,14 +91,8 @@ impl<'a> Proof<'a> {
     pub(super) fn is_labelled(&self, approval: &LinkObject<'_>) -> LineageStep {
         let mut entries = self.entries(RunKind::CustomRun, approval.name);
         let task = entries.next().map(|it| text(it, "/pipelineTaskName"));
-        let labels = [
-            ("tekton.dev/pipelineRun", Some(self.run.name)),
-            ("tekton.dev/pipelineRunUID", Some(self.run.uid)),
-            ("tekton.dev/pipelineTask", task),
-            ("tekton.dev/customRun", Some(approval.name)),
-        ];
         let all = approval.value.pointer("/metadata/labels");
-        for (label, own) in labels {
+        for (label, own) in labels::of_child(&self.run, approval.name, task) {
             let said = all.and_then(|it| it.get(label)).and_then(Value::as_str);
             if said.is_some_and(|it| Some(it) != own) {
                 let message =

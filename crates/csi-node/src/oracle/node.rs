@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use connector_files::FileConflict;
 use connectors_api::config::{Config, Knowledge, OnEnable};
 use futures::StreamExt;
 use prometheus::Registry;
@@ -15,7 +14,7 @@ use service_kit::{
     shutdown::{Signal, Tasks},
 };
 use tokio::{
-    sync::{Semaphore, mpsc, watch},
+    sync::{mpsc, watch},
     task::AbortHandle,
     time::Instant,
 };
@@ -28,20 +27,12 @@ use super::{
     truth::Asker,
 };
 use crate::{
-    content_digests::ContentDigests,
-    driver::{Driver, RENDERS, Settings, UnpublishError},
+    driver::{Driver, UnpublishError},
     error::PublishError,
-    event_cache::EventCache,
-    exempt_volumes::ExemptVolumes,
     hold_quota::{HoldLimits, HoldQuota},
-    locks::Locks,
-    memory_quota::MemoryQuota,
-    metrics::Metrics,
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
-    request_quota::RequestQuota,
-    testing::{KUBELET, MEMORY, NODE, PAGE, dice::Dice, proxy_tokens},
-    tool_cache::ToolCache,
-    volume::{PodsDir, VolumePath},
+    testing::{self, KUBELET, dice::Dice},
+    volume::VolumePath,
 };
 
 /// How long a call may be held.
@@ -138,33 +129,17 @@ impl Process {
             shared: Arc::clone(shared),
             process: number,
         };
-        let metrics = Metrics::register(&registry).unwrap();
-        let driver = Driver {
-            settings: Settings {
-                node: NODE.to_owned(),
-                pods: PodsDir::new(KUBELET.as_ref()),
-                hold: HOLD,
-                proxy: proxy_tokens(),
-                conflict: FileConflict::Refuse,
-                page: PAGE,
-            },
-            evaluator: of_process.clone(),
-            kubernetes: of_process,
-            mounter: Arc::new(disk::OfProcess::new(Arc::clone(disk), number)),
-            switch: switched,
-            object,
-            kept: ExemptVolumes::new(metrics.kept.clone()),
-            digests: ContentDigests::default(),
-            memory: MemoryQuota::new(MEMORY, metrics.memory.clone()),
-            metrics,
+        let mounter = Arc::new(disk::OfProcess::new(Arc::clone(disk), number));
+        let mut driver = testing::driver(
+            (of_process.clone(), of_process, mounter),
+            (switched, object),
             stop,
-            holds: HoldQuota::new(ROOM),
-            asked: RequestQuota::default(),
-            events: EventCache::default(),
-            tools: ToolCache::default(),
-            renders: Arc::new(Semaphore::new(RENDERS)),
-            locks: Locks::default(),
-        };
+            &registry,
+            KUBELET.as_ref(),
+            ROOM.node,
+        );
+        driver.settings.hold = HOLD;
+        driver.holds = HoldQuota::new(ROOM);
         Self {
             driver: Arc::new(driver),
             number,

@@ -67,6 +67,14 @@ pub(super) struct RequestLook<'a> {
     pub(super) others: &'a [AccessPolicy],
 }
 
+impl RequestLook<'_> {
+    /// With reviews, and of the policies of the cluster alone.
+    const USUAL: Self = Self {
+        reviews: AccessReviews::Asked,
+        others: &[],
+    };
+}
+
 /// The access that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct WantedAccess {
@@ -118,11 +126,7 @@ pub(super) async fn request(
             return Err(NothingToExplain::Missing(message));
         }
     };
-    let look = RequestLook {
-        reviews: AccessReviews::Asked,
-        others: &[],
-    };
-    Ok(request_read(reads, system_namespace, request, look).await)
+    Ok(request_read(reads, system_namespace, request, RequestLook::USUAL).await)
 }
 
 /// The same of a request that was read.
@@ -279,10 +283,7 @@ impl<'a> Observer<'a> {
             pod,
             verb: ANY_VERB,
             request: None,
-            look: RequestLook {
-                reviews: AccessReviews::Asked,
-                others: &[],
-            },
+            look: RequestLook::USUAL,
             unread: Vec::new(),
         }
     }

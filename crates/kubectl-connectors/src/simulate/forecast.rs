@@ -9,7 +9,7 @@ use connectors_api::pod_grant::RequestFacts as _;
 use kube::ResourceExt as _;
 
 use super::{ForecastAbout, ForecastWord, RequestForecast};
-use crate::explain::report::PolicyShown;
+use crate::explain::report::{PolicyShown, RuleShown};
 use crate::explain::under::{AccessUnder, UnderPolicies};
 use crate::policy_test::cases::AccessExpected;
 use crate::policy_test::compare::{self, MountQuestion};
@@ -114,11 +114,6 @@ pub(super) fn of_granted(
         (false, true) if is_over => format!("{ends}, and the request is revoked for good"),
         (false, true) => format!("{ends}, and it keeps its other grants"),
     };
-    let rules = |of: &mut dyn Iterator<Item = &PolicyShown>| {
-        let mut rules: Vec<_> = of.flat_map(|it| it.rules.clone()).collect();
-        rules.sort();
-        rules
-    };
     let spec = &request.spec;
     let object = &spec.context.object_ref;
     let forecast = RequestForecast {
@@ -136,10 +131,17 @@ pub(super) fn of_granted(
             ForecastWord::Granted
         },
         because,
-        rules_before: rules(&mut ending.iter()),
-        rules_after: rules(&mut more.iter().copied()),
+        rules_before: rules(ending),
+        rules_after: rules(more),
     };
     (Some(forecast), is_unknown)
+}
+
+fn rules<'a>(policies: impl IntoIterator<Item = &'a PolicyShown>) -> Vec<RuleShown> {
+    let rules = policies.into_iter().flat_map(|it| &it.rules);
+    let mut rules: Vec<_> = rules.cloned().collect();
+    rules.sort();
+    rules
 }
 
 fn names<'a>(policies: impl IntoIterator<Item = &'a PolicyShown>) -> String {

@@ -75,7 +75,7 @@ impl Copy {
     }
 
     /// Plants a fault. Returns the text as it was.
-    pub(super) fn plant(&self, fault: &Fault) -> anyhow::Result<String> {
+    fn plant(&self, fault: &Fault) -> anyhow::Result<String> {
         let path = self.root.join(&fault.file);
         let original = fs::read_to_string(&path).with_context(|| fault.file.clone())?;
         fs::write(&path, fault.planted_in(&original)?)?;
@@ -98,7 +98,7 @@ impl Copy {
     }
 
     /// Takes a fault out.
-    pub(super) fn restore(&self, fault: &Fault, original: &str) -> io::Result<()> {
+    fn restore(&self, fault: &Fault, original: &str) -> io::Result<()> {
         fs::write(self.root.join(&fault.file), original)
     }
 }

@@ -36,15 +36,13 @@ pub(super) fn try_all(folder: &Path) -> anyhow::Result<()> {
     let (mut missed, mut broken) = (Vec::new(), Vec::new());
     for (number, fault) in faults.iter().enumerate() {
         let began = Instant::now();
-        let original = copy.plant(fault)?;
         let kinds = kinds
             .get(fault.package.as_str())
             .map_or(&[][..], Vec::as_slice);
-        let found = ask(&copy, fault, kinds);
-        copy.restore(fault, &original)?;
+        let found = copy.with_all(&[fault], || ask(&copy, fault, kinds))?;
         let (number, of) = (number + 1, faults.len());
         let (name, took) = (&fault.name, seconds(began));
-        match found? {
+        match found {
             Found::By(tests) => println!("{number}/{of} {name}: caught by {tests} ({took} s)"),
             Found::Missed => {
                 println!("{number}/{of} {name}: MISSED ({took} s)");
