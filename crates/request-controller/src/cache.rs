@@ -5,6 +5,8 @@
 //! read.
 
 mod gated;
+mod index;
+mod kind_objects;
 mod kinds;
 mod links;
 mod policies;
@@ -38,7 +40,8 @@ use crate::{
 };
 
 pub use gated::{GatePlace, GatedPods};
-pub use kinds::{Keeps, KindCache, KindObject, KindState};
+pub use kind_objects::KindObject;
+pub use kinds::{Keeps, KindCache, KindState};
 pub use links::{Link, Links};
 pub use policies::{PolicyCache, PolicyCached};
 pub use requests::{Counts, RequestCache, RequestCached, holds, pod_of};
@@ -224,8 +227,8 @@ impl State {
             kinds.len(),
             weights.sum(),
             standing.count(),
-            sought.count(),
         ]);
+        census.extend(sought.census());
         census.extend(links.census());
         census.extend(gated.census());
         census
@@ -252,6 +255,8 @@ impl State {
         self.revision += 1;
         let before = self.requests.readable(name).map(|it| gate_state(it));
         self.requests.put(name, request);
+        let waits = self.requests.waits_in(name);
+        self.sought.follow(name, waits);
         let mut wakes = self.requests.wakes([name.clone()]);
         wakes.extend(self.requests.wakes(self.requests.tuple_of(name)));
         // What a request waits for is no matter of the gate.
@@ -274,7 +279,7 @@ impl State {
         let others = self.requests.tuple_of(name);
         let gone = self.requests.remove(name);
         self.depends_on(name, |_| false);
-        self.sought.forget(name);
+        self.sought.follow(name, None);
         let mut wakes = self.requests.wakes(others);
         let uid = gone.as_ref().and_then(|it| it.uid.clone());
         if let Some(uid) = &uid {

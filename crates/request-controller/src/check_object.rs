@@ -51,6 +51,11 @@ impl CheckObject {
         self.metadata.labels.as_ref()?.get(key).map(String::as_str)
     }
 
+    /// The labels and their values.
+    pub fn labels(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.metadata.labels.iter().flatten()
+    }
+
     /// The same object with the kind of the list that contained it.
     #[must_use]
     pub fn of_kind(mut self, kind: &ApiResource) -> Self {

@@ -177,6 +177,9 @@ impl Observer {
         self.world.write().sought.forget(name);
         let seen = self.observe_request(name, request, (via, freshness), &links);
         let seen = seen.await?;
+        if needs_no_check(&seen) {
+            links.has_sought_all();
+        }
         let mut state = self.world.write();
         // The request does not depend any more on objects that this reconciliation did not read.
         state.depends_on(name, |it| links.has(it));
@@ -225,7 +228,7 @@ impl Observer {
             return Ok(seen);
         }
         let was_granted = was_granted(&seen.request);
-        let is_beyond = seen.over_limit && !was_granted;
+        let is_beyond = is_beyond(&seen);
         let standing = async {
             if is_beyond {
                 return StandingSeen::Unknown;
@@ -467,6 +470,16 @@ fn is_decided_by_itself(seen: &Observed) -> bool {
         || seen.request.metadata.deletion_timestamp.is_some()
         || finished
         || seen.tuple.decided_by.is_some()
+}
+
+/// True when a request waits for its place in the line.
+fn is_beyond(seen: &Observed) -> bool {
+    seen.over_limit && !was_granted(&seen.request)
+}
+
+/// True when no object of a check can change what is decided.
+fn needs_no_check(seen: &Observed) -> bool {
+    is_decided_by_itself(seen) || seen.connector.is_none() || is_beyond(seen)
 }
 
 /// The UIDs of the policies that are not judged anew.

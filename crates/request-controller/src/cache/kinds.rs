@@ -5,21 +5,19 @@ use std::{
     sync::Arc,
 };
 
-use connectors_api::access_policy::ObjectKind;
+use connectors_api::{access_policy::ObjectKind, template::RenderedLabels};
 use kube::core::ApiResource;
 use service_kit::watches::Unreadable;
 
-use super::{Job, Link, State, Wakes, sought::ObjectChange};
+use super::{
+    Job, Link, State, Wakes,
+    kind_objects::{KindObject, KindObjects},
+    sought::ObjectChange,
+};
 use crate::{api::Name, check_object::CheckObject};
 
-/// The limit of bytes for the objects of one kind in one namespace: enough for some thousand approvals. Above it the
-/// cache keeps none of them, and each reconciliation for a pod of the namespace reads them live.
-pub(crate) const MOST_OF_NAMESPACE: usize = 8 * 1024 * 1024;
 /// The limit of bytes for all kinds in all namespaces.
 const MOST_OF_ALL: usize = 128 * 1024 * 1024;
-/// The approximate size of an entry without an object.
-const NO_OBJECT: usize = 64;
-
 /// Which objects of a kind the cache keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keeps {
@@ -60,53 +58,7 @@ pub struct KindCache {
     pub state: KindState,
     keeps: Keeps,
     /// The objects by namespace.
-    namespaces: BTreeMap<String, Objects>,
-}
-
-/// The objects of one kind in one namespace.
-#[derive(Clone, Debug, Default)]
-struct Objects {
-    all: BTreeMap<String, KindObject>,
-    weight: usize,
-    /// The objects exceed the limit, so the cache keeps none, and they must be read live.
-    overflowed: bool,
-}
-
-/// One object of a kind, as its watch brought it.
-#[derive(Clone, Debug)]
-pub enum KindObject {
-    /// It exists.
-    There(Arc<CheckObject>),
-    /// It exists, and nothing is known of it, not even its labels.
-    Unreadable,
-    /// It does not exist. Only objects that a request depends on are recorded so.
-    Gone,
-}
-
-impl KindObject {
-    /// The object that was read.
-    #[must_use]
-    pub fn of<E>(object: Option<Result<CheckObject, E>>) -> Self {
-        match object {
-            Some(Ok(object)) => Self::There(Arc::new(object)),
-            Some(Err(_)) => Self::Unreadable,
-            None => Self::Gone,
-        }
-    }
-
-    fn weight(&self, name: &str) -> usize {
-        match self {
-            Self::There(object) => object.weight(),
-            Self::Unreadable | Self::Gone => name.len() + NO_OBJECT,
-        }
-    }
-
-    const fn there(&self) -> Option<&Arc<CheckObject>> {
-        match self {
-            Self::There(object) => Some(object),
-            Self::Unreadable | Self::Gone => None,
-        }
-    }
+    namespaces: BTreeMap<String, KindObjects>,
 }
 
 impl KindCache {
@@ -120,71 +72,76 @@ impl KindCache {
         }
     }
 
-    /// The objects of a namespace. None if they are not cached.
+    /// The objects of a namespace with these labels. None if they are not cached.
     #[must_use]
-    pub fn in_namespace(&self, namespace: &str) -> Option<Vec<&Arc<CheckObject>>> {
+    pub fn with_labels(
+        &self,
+        namespace: &str,
+        labels: &RenderedLabels,
+    ) -> Option<Vec<&Arc<CheckObject>>> {
         if !self.keeps(namespace) {
             return None;
         }
         let objects = self.namespaces.get(namespace);
-        let all = objects.into_iter().flat_map(|it| it.all.values());
-        Some(all.filter_map(KindObject::there).collect())
+        let found = objects.into_iter().flat_map(|it| it.with_one_of(labels));
+        Some(
+            found
+                .filter(|it| labels.match_found(|key| it.label(key)))
+                .collect(),
+        )
     }
 
     /// True when all objects of a namespace are cached. Otherwise they are listed live.
     #[must_use]
     pub fn keeps(&self, namespace: &str) -> bool {
         let objects = self.namespaces.get(namespace);
-        self.keeps == Keeps::All && objects.is_none_or(|it| !it.overflowed)
+        self.keeps == Keeps::All && objects.is_none_or(KindObjects::are_kept)
     }
 
     /// One object. None if the cache does not know.
     #[must_use]
     pub fn get(&self, name: &Name) -> Option<&KindObject> {
         let objects = self.namespaces.get(&name.namespace);
-        if objects.is_some_and(|it| it.overflowed) {
+        if objects.is_some_and(|it| !it.are_kept()) {
             return None;
         }
-        let object = objects.and_then(|it| it.all.get(&name.name));
+        let object = objects.and_then(|it| it.get(&name.name));
         object.or((self.keeps == Keeps::All).then_some(&KindObject::Gone))
+    }
+
+    /// The number of objects of a namespace. None if they are not cached.
+    #[cfg(test)]
+    pub(super) fn count(&self, namespace: &str) -> Option<usize> {
+        let objects = self.namespaces.get(namespace);
+        self.keeps(namespace)
+            .then(|| objects.map_or(0, KindObjects::count))
     }
 
     /// The approximate size of all objects.
     pub(super) fn weight(&self) -> usize {
-        self.namespaces.values().map(|it| it.weight).sum()
+        self.namespaces.values().map(KindObjects::weight).sum()
     }
 
     /// The namespace with the largest objects, and their size.
     fn heaviest(&self) -> Option<(usize, &String)> {
-        let weights = self.namespaces.iter().map(|(name, it)| (it.weight, name));
+        let weights = self.namespaces.iter().map(|(name, it)| (it.weight(), name));
         weights.max()
     }
 
     fn overflow(&mut self, namespace: &str) {
         if let Some(objects) = self.namespaces.get_mut(namespace) {
-            *objects = Objects {
-                overflowed: true,
-                ..Objects::default()
-            };
+            objects.overflow();
         }
     }
 
     /// A list of all objects begins. Namespaces above the limit are cached again if their objects fit now.
     fn begin(&mut self) {
-        self.namespaces.retain(|_, it| !it.overflowed);
+        self.namespaces.retain(|_, it| it.are_kept());
     }
 
     fn put(&mut self, name: &Name, object: KindObject) {
         let objects = self.namespaces.entry(name.namespace.clone()).or_default();
-        if objects.overflowed {
-            return;
-        }
-        objects.take_out(&name.name);
-        objects.weight += object.weight(&name.name);
-        objects.all.insert(name.name.clone(), object);
-        if objects.weight > MOST_OF_NAMESPACE {
-            self.overflow(&name.namespace);
-        }
+        objects.put(&name.name, object);
     }
 
     /// Drops what is known of an object.
@@ -193,16 +150,9 @@ impl KindCache {
             return;
         };
         objects.get_mut().take_out(&name.name);
-        if objects.get().all.is_empty() && !objects.get().overflowed {
+        if objects.get().is_empty() && objects.get().are_kept() {
             objects.remove();
         }
-    }
-}
-
-impl Objects {
-    fn take_out(&mut self, name: &str) {
-        let before = self.all.remove(name);
-        self.weight -= before.map_or(0, |it| it.weight(name));
     }
 }
 
@@ -220,16 +170,12 @@ impl State {
         };
         cache.keeps = Keeps::Linked;
         for (namespace, objects) in &mut cache.namespaces {
-            objects.overflowed = false;
-            let is_linked = |name: &String| {
+            objects.narrow(|name| {
                 let name = Name::new(namespace, name);
                 self.links.of_object(kind, &name).next().is_some()
-            };
-            objects.all.retain(|name, _| is_linked(name));
-            let weights = objects.all.iter().map(|(name, it)| it.weight(name));
-            objects.weight = weights.sum();
+            });
         }
-        cache.namespaces.retain(|_, it| !it.all.is_empty());
+        cache.namespaces.retain(|_, it| !it.is_empty());
     }
 
     /// Records the new state of a kind.
@@ -302,16 +248,12 @@ impl State {
                 ObjectChange::Known([before, after].map(|it| it.there().map(Arc::as_ref)))
             }
         };
-        let of_pods = self.requests.of_pod_namespace(&name.namespace);
-        let open: Vec<_> = of_pods.filter(|it| self.requests.is_open(it)).collect();
-        let naming = self.namespaces_about(kind, open.iter().copied());
-        let concerned = open.into_iter().filter(|it| {
-            if self.requests.holds(it) {
-                self.rests_on(it, kind, name)
-            } else {
-                naming.contains(it.namespace.as_str()) && self.sought.concerns(it, kind, &change)
-            }
+        let waiting = self.sought.candidates(kind, &name.namespace, &change);
+        let naming = self.namespaces_about(kind, waiting.iter().copied());
+        let waiting = waiting.into_iter().filter(|it| {
+            naming.contains(it.namespace.as_str()) && self.sought.concerns(it, kind, &change)
         });
+        let concerned = self.requests.resting_on(kind, name).chain(waiting);
         let mut concerned: Vec<_> = concerned.cloned().collect();
         concerned.extend(self.links.of_object(kind, name).cloned());
         self.requests.wakes(concerned)
@@ -371,8 +313,7 @@ impl State {
         if self.kinds.get(kind).is_some_and(is_linked) {
             return Vec::new();
         }
-        let of_pods = self.requests.of_pod_namespace(&name.namespace);
-        let awaiting: Vec<_> = of_pods.filter(|it| self.requests.awaits_more(it)).collect();
+        let awaiting: Vec<_> = self.requests.awaiting_more(&name.namespace).collect();
         let naming = self.namespaces_about(kind, awaiting.iter().copied());
         let concerned = awaiting
             .into_iter()
@@ -399,26 +340,6 @@ impl State {
     fn may_rest_on(&self, request: &Name, kind: &ObjectKind) -> bool {
         let cached = self.requests.get(request);
         cached.is_none_or(|it| it.request.is_err() || it.kinds.contains_key(kind))
-    }
-
-    /// True when an object may be evidence of the request's grant.
-    fn rests_on(&self, request: &Name, kind: &ObjectKind, object: &Name) -> bool {
-        let Some(cached) = self.requests.get(request) else {
-            return true;
-        };
-        if cached.lacks_evidence {
-            return cached.kinds.contains_key(kind);
-        }
-        let Ok(request) = &cached.request else {
-            return true;
-        };
-        let refs = request.status.iter().flat_map(|status| &status.policies);
-        let mut refs = refs
-            .flat_map(|entry| &entry.check_refs)
-            .filter_map(|it| it.ref_.as_ref());
-        refs.any(|it| {
-            it.kind == kind.kind && it.api_version == kind.api_version && it.name == object.name
-        })
     }
 
     /// The namespaces of these requests in which a policy has a check about a kind. Computed once for each: a namespace

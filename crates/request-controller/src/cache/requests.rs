@@ -15,7 +15,8 @@ use jiff::Timestamp;
 use service_kit::{controller::queue::Urgency, watches::Unreadable};
 
 use super::{
-    Job, Keeps, Wakes,
+    Job, Keeps, Link, Wakes,
+    index::{add, take},
     request_room::{self, RequestRoom},
 };
 use crate::{api::Name, grant::is_terminal};
@@ -59,6 +60,12 @@ pub struct RequestCache {
     by_connector: BTreeMap<Name, BTreeSet<Name>>,
     /// By the request's namespace and its tuple.
     by_tuple: BTreeMap<(String, RequestTuple), BTreeSet<Name>>,
+    /// Open requests with a grant by each object of their evidence.
+    by_evidence: BTreeMap<Link, BTreeSet<Name>>,
+    /// Those whose evidence is not cached, by the kinds of its objects and the namespace of their pods.
+    without_evidence: BTreeMap<(ObjectKind, String), BTreeSet<Name>>,
+    /// Granted requests of which another policy is undecided, by the namespace of their pods.
+    awaiting_more: BTreeMap<String, BTreeSet<Name>>,
     /// True while the list of all requests is being received, in the order of their names.
     listed: bool,
     /// Waiting requests by the namespaces of their connector and their pod, the oldest first.
@@ -105,6 +112,9 @@ impl RequestCache {
             by_namespace,
             by_connector,
             by_tuple,
+            by_evidence,
+            without_evidence,
+            awaiting_more,
             listed: _,
             waiting,
             ungranted,
@@ -118,6 +128,9 @@ impl RequestCache {
             by_namespace.len(),
             by_connector.len(),
             by_tuple.len(),
+            by_evidence.len(),
+            without_evidence.len(),
+            awaiting_more.len(),
             waiting.len(),
             ungranted.len(),
             usize::from(!room.is_empty()),
@@ -209,16 +222,36 @@ impl RequestCache {
         self.all.get(name).is_some_and(is_waiting)
     }
 
-    /// True when a request is granted and another policy is undecided.
-    #[must_use]
-    pub fn awaits_more(&self, name: &Name) -> bool {
-        self.all.get(name).is_some_and(awaits_more)
+    /// Granted requests for pods of this namespace of which another policy is undecided.
+    pub fn awaiting_more(&self, namespace: &str) -> impl Iterator<Item = &Name> {
+        self.awaiting_more.get(namespace).into_iter().flatten()
+    }
+
+    /// The open requests with a grant whose evidence may be this object.
+    pub fn resting_on(&self, kind: &ObjectKind, object: &Name) -> impl Iterator<Item = &Name> {
+        let link = Link {
+            kind: kind.clone(),
+            name: object.clone(),
+        };
+        let known = self.by_evidence.get(&link).into_iter().flatten();
+        let place = (kind.clone(), object.namespace.clone());
+        let unknown = self.without_evidence.get(&place).into_iter().flatten();
+        known.chain(unknown)
     }
 
     /// The namespace of the pod that a request is for.
     #[must_use]
     pub fn pod_namespace(&self, name: &Name) -> Option<String> {
         Some(pod_of(self.readable(name)?).namespace)
+    }
+
+    /// The namespace of the pod of a request that is open and has no grant: objects there may grant it.
+    #[must_use]
+    pub(super) fn waits_in(&self, name: &Name) -> Option<&str> {
+        let cached = self.all.get(name)?;
+        let request = cached.request.as_ref().ok()?;
+        let pods = &request.spec.context.object_ref.namespace;
+        (is_open(cached) && !may_hold(cached)).then_some(pods)
     }
 
     /// The service account that a request is for.
@@ -234,9 +267,13 @@ impl RequestCache {
         let Some(request) = self.readable(name) else {
             return false;
         };
-        let own = place(name, request);
         let waiting = self.waiting.get(&line_of(name, request));
-        let before = waiting.into_iter().flatten().take_while(|it| **it < own);
+        let Some(waiting) = waiting.filter(|it| it.len() >= most) else {
+            // Most lines are short, and are not counted.
+            return most == 0;
+        };
+        let own = place(name, request);
+        let before = waiting.iter().take_while(|it| **it < own);
         before.take(most).count() >= most
     }
 
@@ -314,6 +351,16 @@ impl RequestCache {
             if let Some(tuple) = tuple_of(name, request) {
                 add(&mut self.by_tuple, tuple, name.clone());
             }
+            for link in evidence(&cached) {
+                add(&mut self.by_evidence, link, name.clone());
+            }
+            for place in places_without_evidence(&cached) {
+                add(&mut self.without_evidence, place, name.clone());
+            }
+            if awaits_more(&cached) {
+                let pods = &request.spec.context.object_ref.namespace;
+                add(&mut self.awaiting_more, pods.clone(), name.clone());
+            }
             add(
                 &mut self.by_connector,
                 connector_of(name, request),
@@ -377,6 +424,13 @@ impl RequestCache {
                     count.remove();
                 }
             }
+            for link in evidence(&cached) {
+                take(&mut self.by_evidence, link, name);
+            }
+            for place in places_without_evidence(&cached) {
+                take(&mut self.without_evidence, place, name);
+            }
+            take(&mut self.awaiting_more, pod.namespace.clone(), name);
             take(&mut self.by_pod, pod, name);
             if let Some(tuple) = tuple_of(name, request) {
                 take(&mut self.by_tuple, tuple, name);
@@ -442,6 +496,38 @@ fn awaits_more(cached: &RequestCached) -> bool {
     is_open(cached) && holds(request) && policies.any(|entry| entry.grant.is_none())
 }
 
+/// The request, if the end of an object may end a grant of it.
+fn resting(cached: &RequestCached) -> Option<&AccessRequest> {
+    let request = cached.request.as_deref().ok()?;
+    (is_open(cached) && may_hold(cached)).then_some(request)
+}
+
+/// The objects that the grants of a request rest on, as far as they are cached.
+fn evidence(cached: &RequestCached) -> impl Iterator<Item = Link> {
+    resting(cached).into_iter().flat_map(|request| {
+        let pods = &request.spec.context.object_ref.namespace;
+        let policies = request.status.iter().flat_map(|it| &it.policies);
+        let refs = policies.flat_map(|it| &it.check_refs);
+        let refs = refs.filter_map(|it| it.ref_.as_ref());
+        refs.map(|it| Link {
+            kind: ObjectKind {
+                api_version: it.api_version.clone(),
+                kind: it.kind.clone(),
+            },
+            name: Name::new(pods, &it.name),
+        })
+    })
+}
+
+/// The kinds and the namespace of the objects that the grants of a request rest on, if no more is cached.
+fn places_without_evidence(cached: &RequestCached) -> impl Iterator<Item = (ObjectKind, String)> {
+    let request = resting(cached).filter(|_| cached.lacks_evidence);
+    request.into_iter().flat_map(|request| {
+        let pods = &request.spec.context.object_ref.namespace;
+        cached.kinds.keys().map(|kind| (kind.clone(), pods.clone()))
+    })
+}
+
 /// An unreadable request may have a grant.
 fn may_hold(cached: &RequestCached) -> bool {
     cached.request.as_ref().map_or(true, |it| holds(it))
@@ -458,17 +544,4 @@ pub fn holds(request: &AccessRequest) -> bool {
         grant.is_some_and(|grant| grant.state != GrantState::Ended)
     });
     active || status.phase == Some(Phase::Revoked) && status.revoked_at.is_none()
-}
-
-fn add<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: K, value: V) {
-    index.entry(key).or_default().insert(value);
-}
-
-fn take<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: K, value: &V) {
-    if let Entry::Occupied(mut entry) = index.entry(key) {
-        entry.get_mut().remove(value);
-        if entry.get().is_empty() {
-            entry.remove();
-        }
-    }
 }

@@ -1,9 +1,13 @@
 //! The objects that the checks of waiting requests select, so that an object wakes the requests that may find it.
+//!
+//! Requests are indexed by the labels that they select by. The cost of an event about an object depends on the labels of
+//! the object and on the requests that it wakes, not on those that wait beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::{access_policy::ObjectKind, template::RenderedLabels};
 
+use super::index::{add, take};
 use crate::{api::Name, check_object::CheckObject};
 
 /// The most selections that are kept for a request. One with more is woken by each object of a kind.
@@ -14,10 +18,26 @@ const MOST_BYTES: usize = 1024;
 /// The selection of one check: the objects of a kind with these labels, in the pod's namespace.
 pub type SoughtObjects = (ObjectKind, RenderedLabels);
 
+/// A label and its value.
+type Label = (String, String);
+
 /// The selections of each waiting request whose last reconciliation was complete.
 #[derive(Debug, Default)]
 pub struct Sought {
-    of_request: BTreeMap<Name, Vec<SoughtObjects>>,
+    waiting: BTreeMap<Name, WaitingRequest>,
+    /// The requests whose selections are not known, by the namespace of their pods.
+    unknown: BTreeMap<String, BTreeSet<Name>>,
+    /// The other requests: each selection by one of its labels.
+    kinds: BTreeMap<ObjectKind, BTreeMap<String, BTreeMap<Label, BTreeSet<Name>>>>,
+}
+
+/// A waiting request.
+#[derive(Debug)]
+struct WaitingRequest {
+    /// The namespace of its pod.
+    namespace: String,
+    /// Each selection, with the label that it is indexed by. None if they are not known.
+    selections: Option<Vec<(SoughtObjects, Label)>>,
 }
 
 /// The known state of an object before and after a change.
@@ -29,9 +49,23 @@ pub(super) enum ObjectChange<'a> {
 }
 
 impl Sought {
+    /// A request waits for objects of this namespace, or waits for none any more. What is known of it stays.
+    pub(super) fn follow(&mut self, request: &Name, namespace: Option<&str>) {
+        let known = self.waiting.get(request).map(|it| it.namespace.as_str());
+        if known == namespace {
+            return;
+        }
+        self.take_out(request);
+        if let Some(namespace) = namespace {
+            self.wait(request, namespace.to_owned(), None);
+        }
+    }
+
     /// A reconciliation begins: until it ends, each object wakes the request.
     pub fn forget(&mut self, request: &Name) {
-        self.of_request.remove(request);
+        if let Some(before) = self.take_out(request) {
+            self.wait(request, before.namespace, None);
+        }
     }
 
     /// A reconciliation has looked for these objects. Without a limit on them, one tenant's selectors would fill the memory.
@@ -39,8 +73,94 @@ impl Sought {
         let bytes = selections
             .iter()
             .map(|(_, labels)| labels.to_string().len());
-        if selections.len() <= MOST_SOUGHT && bytes.sum::<usize>() <= MOST_BYTES {
-            self.of_request.insert(request.clone(), selections);
+        if selections.len() > MOST_SOUGHT || bytes.sum::<usize>() > MOST_BYTES {
+            return;
+        }
+        if let Some(before) = self.take_out(request) {
+            self.wait(request, before.namespace, Some(selections));
+        }
+    }
+
+    fn wait(&mut self, request: &Name, namespace: String, selections: Option<Vec<SoughtObjects>>) {
+        let selections = if let Some(selections) = selections {
+            let indexed = selections.into_iter().filter_map(|selection| {
+                let label = self.rarest(&namespace, &selection)?;
+                Some((selection, label))
+            });
+            Some(indexed.collect::<Vec<_>>())
+        } else {
+            add(&mut self.unknown, namespace.clone(), request.clone());
+            None
+        };
+        for ((kind, _), label) in selections.iter().flatten() {
+            let kind = self.kinds.entry(kind.clone()).or_default();
+            let labels = kind.entry(namespace.clone()).or_default();
+            add(labels, label.clone(), request.clone());
+        }
+        let waiting = WaitingRequest {
+            namespace,
+            selections,
+        };
+        self.waiting.insert(request.clone(), waiting);
+    }
+
+    /// The label of a selection by which the fewest requests are indexed: one that all selections of a namespace share
+    /// tells no request from another. A selection has at least one label.
+    fn rarest(&self, namespace: &str, (kind, labels): &SoughtObjects) -> Option<Label> {
+        let indexed = self.kinds.get(kind).and_then(|it| it.get(namespace));
+        let labels = labels
+            .iter()
+            .map(|(key, value)| (key.to_owned(), value.as_str().to_owned()));
+        labels.min_by_key(|label| {
+            indexed
+                .and_then(|it| it.get(label))
+                .map_or(0, BTreeSet::len)
+        })
+    }
+
+    fn take_out(&mut self, request: &Name) -> Option<WaitingRequest> {
+        let before = self.waiting.remove(request)?;
+        if before.selections.is_none() {
+            take(&mut self.unknown, before.namespace.clone(), request);
+        }
+        for ((kind, _), label) in before.selections.iter().flatten() {
+            let Some(namespaces) = self.kinds.get_mut(kind) else {
+                continue;
+            };
+            if let Some(labels) = namespaces.get_mut(&before.namespace) {
+                take(labels, label.clone(), request);
+                if labels.is_empty() {
+                    namespaces.remove(&before.namespace);
+                }
+            }
+            if namespaces.is_empty() {
+                self.kinds.remove(kind);
+            }
+        }
+        Some(before)
+    }
+
+    /// The requests that a change of an object may concern: those whose selections are not known, and those that select
+    /// by a label that the object had or has.
+    pub(super) fn candidates(
+        &self,
+        kind: &ObjectKind,
+        namespace: &str,
+        change: &ObjectChange<'_>,
+    ) -> BTreeSet<&Name> {
+        let unknown = self.unknown.get(namespace).into_iter().flatten();
+        let indexed = self.kinds.get(kind).and_then(|it| it.get(namespace));
+        let Some(indexed) = indexed else {
+            return unknown.collect();
+        };
+        match change {
+            ObjectChange::Unknown => unknown.chain(indexed.values().flatten()).collect(),
+            ObjectChange::Known(objects) => {
+                let labels = objects.iter().flatten().flat_map(|it| it.labels());
+                let labels = labels.map(|(key, value)| (key.clone(), value.clone()));
+                let selecting = labels.filter_map(|label| indexed.get(&label)).flatten();
+                unknown.chain(selecting).collect()
+            }
         }
     }
 
@@ -51,13 +171,14 @@ impl Sought {
         kind: &ObjectKind,
         change: &ObjectChange<'_>,
     ) -> bool {
-        let Some(selections) = self.of_request.get(request) else {
+        let waiting = self.waiting.get(request);
+        let Some(selections) = waiting.and_then(|it| it.selections.as_ref()) else {
             return true;
         };
         let mut labels = selections
             .iter()
-            .filter(|(it, _)| it == kind)
-            .map(|it| &it.1);
+            .filter(|((it, _), _)| it == kind)
+            .map(|((_, labels), _)| labels);
         match change {
             ObjectChange::Unknown => labels.next().is_some(),
             ObjectChange::Known(objects) => labels.any(|labels| {
@@ -67,10 +188,10 @@ impl Sought {
         }
     }
 
-    /// The number of requests.
+    /// The number of entries of each map.
     #[cfg(test)]
-    pub(super) fn count(&self) -> usize {
-        self.of_request.len()
+    pub(super) fn census(&self) -> [usize; 3] {
+        [self.waiting.len(), self.unknown.len(), self.kinds.len()]
     }
 }
 
@@ -106,9 +227,22 @@ mod tests {
         AsText::parse(&object.to_string()).unwrap()
     }
 
+    /// Nothing is known of a request in this namespace.
+    fn waiting() -> Sought {
+        let mut sought = Sought::default();
+        sought.follow(&request(), Some("apps"));
+        sought
+    }
+
+    /// True when a change wakes the request: it is a candidate, and it is concerned.
+    fn wakes(sought: &Sought, kind: &ObjectKind, change: &ObjectChange<'_>) -> bool {
+        let candidates = sought.candidates(kind, "apps", change);
+        candidates.contains(&request()) && sought.concerns(&request(), kind, change)
+    }
+
     #[test]
     fn a_change_concerns_a_request_that_selects_what_was_or_what_is() {
-        let mut sought = Sought::default();
+        let mut sought = waiting();
         sought.learn(&request(), vec![(kind("Approval"), labels("a"))]);
         let [a, b] = ["a", "b"].map(object);
         for (before, after, expected) in [
@@ -121,28 +255,55 @@ mod tests {
             (None, None, false),
         ] {
             let change = ObjectChange::Known([before, after]);
+            assert_eq!(wakes(&sought, &kind("Approval"), &change), expected);
             let concerns = sought.concerns(&request(), &kind("Approval"), &change);
             assert_eq!(concerns, expected);
         }
         let change = ObjectChange::Known([None, Some(&a)]);
-        assert!(!sought.concerns(&request(), &kind("Another"), &change));
-        assert!(sought.concerns(&request(), &kind("Approval"), &ObjectChange::Unknown));
-        assert!(!sought.concerns(&request(), &kind("Another"), &ObjectChange::Unknown));
+        assert!(!wakes(&sought, &kind("Another"), &change));
+        assert!(wakes(&sought, &kind("Approval"), &ObjectChange::Unknown));
+        assert!(!wakes(&sought, &kind("Another"), &ObjectChange::Unknown));
+        let elsewhere = sought.candidates(&kind("Approval"), "apps-2", &change);
+        assert!(elsewhere.is_empty());
     }
 
     #[test]
     fn a_request_that_was_not_looked_at_completely_is_concerned_by_everything() {
-        let mut sought = Sought::default();
+        let mut sought = waiting();
         let b = object("b");
         let concerns = |sought: &Sought| {
             let change = ObjectChange::Known([None, Some(&b)]);
-            sought.concerns(&request(), &kind("Approval"), &change)
+            wakes(sought, &kind("Approval"), &change)
         };
         assert!(concerns(&sought));
         sought.learn(&request(), Vec::new());
         assert!(!concerns(&sought), "no check of it selects anything");
+        sought.follow(&request(), Some("apps"));
+        assert!(
+            !concerns(&sought),
+            "an event of the request changes nothing"
+        );
         sought.forget(&request());
         assert!(concerns(&sought));
+        sought.follow(&request(), Some("elsewhere"));
+        assert!(!concerns(&sought), "its pod is elsewhere");
+    }
+
+    /// A request that is over or granted is found by other indexes, or by none.
+    #[test]
+    fn a_request_that_waits_no_more_leaves_nothing() {
+        let mut sought = waiting();
+        sought.learn(&request(), vec![(kind("Approval"), labels("a"))]);
+        assert_eq!(sought.census(), [1, 0, 1]);
+        sought.follow(&request(), None);
+        assert_eq!(sought.census(), [0; 3]);
+        sought.learn(&request(), vec![(kind("Approval"), labels("a"))]);
+        sought.forget(&request());
+        assert_eq!(sought.census(), [0; 3], "nobody follows it");
+        sought.follow(&request(), Some("apps"));
+        assert_eq!(sought.census(), [1, 1, 0]);
+        sought.follow(&request(), None);
+        assert_eq!(sought.census(), [0; 3]);
     }
 
     #[test]
@@ -157,14 +318,42 @@ mod tests {
             ),
         ];
         for (selections, expected) in table {
-            let mut sought = Sought::default();
+            let mut sought = waiting();
             sought.learn(&request(), selections);
             let change = ObjectChange::Known([None, Some(&b)]);
-            let concerns = sought.concerns(&request(), &kind("Approval"), &change);
+            let wakes = wakes(&sought, &kind("Approval"), &change);
             assert_eq!(
-                (concerns, sought.count()),
-                (expected, usize::from(!expected))
+                (wakes, sought.census()[1]),
+                (expected, usize::from(expected))
             );
         }
+    }
+
+    /// All selections have the label of the tool, and each has one of its run.
+    #[test]
+    fn requests_are_found_by_the_label_that_tells_them_apart() {
+        let mut sought = Sought::default();
+        let label = |run: &str| {
+            let labels = [("app", "tool"), ("run", run)];
+            let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let labels = LabelTemplates::parse(&BTreeMap::from(labels)).unwrap();
+            let data = TemplateData::of(json!({}));
+            labels.render(&data, &mut Budget::default()).unwrap()
+        };
+        for number in 0..1_000 {
+            let request = Name::new("tools", &format!("r{number}"));
+            sought.follow(&request, Some("apps"));
+            let selection = (kind("Approval"), label(&format!("run-{number}")));
+            sought.learn(&request, vec![selection]);
+        }
+        let object = json!({"metadata": {"labels": {"app": "tool", "run": "run-7"}}});
+        let object: CheckObject = AsText::parse(&object.to_string()).unwrap();
+        let change = ObjectChange::Known([Some(&object), Some(&object)]);
+        let candidates = sought.candidates(&kind("Approval"), "apps", &change);
+        // The first request had nothing to tell it from.
+        let [first, seventh] = ["r0", "r7"].map(|it| Name::new("tools", it));
+        assert_eq!(candidates, BTreeSet::from([&first, &seventh]));
+        let of_all = sought.candidates(&kind("Approval"), "apps", &ObjectChange::Unknown);
+        assert_eq!(of_all.len(), 1_000);
     }
 }

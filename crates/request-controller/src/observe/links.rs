@@ -107,7 +107,7 @@ impl LinksRead {
         }
     }
 
-    /// All policies that apply are known, and are judged before the end.
+    /// All policies that apply are known and are judged before the end, or no policy matters.
     pub(super) fn has_sought_all(&self) {
         self.lock_sought().are_all = true;
     }

@@ -167,9 +167,8 @@ impl CheckObjects {
         let Some(cache) = state.kinds.get(&wanted.kind) else {
             return Some(Vec::new());
         };
-        let objects = cache.in_namespace(namespace)?.into_iter();
-        let found = objects.filter(|it| selection.has_labels(|key| it.label(key)));
-        Some(found.map(Arc::clone).collect())
+        let found = cache.with_labels(namespace, &selection.labels)?;
+        Some(found.into_iter().map(Arc::clone).collect())
     }
 
     /// Looks up an object of the evidence, with its text if it exists.

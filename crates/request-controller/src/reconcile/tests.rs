@@ -3,6 +3,7 @@ mod attacks;
 mod costs;
 mod crashes;
 mod creators;
+mod crowd;
 mod deleting;
 mod gates;
 mod guards;

@@ -254,6 +254,8 @@ pub(crate) struct Cluster {
     /// The questions about mounts, call by call.
     pub(crate) mounting: Arc<Mutex<Vec<Vec<AccessQuestion>>>>,
     pub(crate) now: Arc<Mutex<Now>>,
+    /// How many requests may wait at a time.
+    pub(crate) most_waiting: usize,
 }
 
 impl Cluster {
@@ -322,6 +324,7 @@ impl Cluster {
             mounts: Arc::default(),
             mounting: Arc::default(),
             now: Arc::new(Mutex::new(now)),
+            most_waiting: 2,
         }
     }
 
@@ -407,7 +410,7 @@ impl Cluster {
                 live.clone(),
                 self.evaluator(),
                 Arc::clone(&clock),
-                2,
+                self.most_waiting,
             ),
             applier: Applier::new(live.clone(), writes, Arc::clone(&clock), metrics.clone()),
             queue: Arc::new(crate::controller::queue(Arc::clone(&world))),

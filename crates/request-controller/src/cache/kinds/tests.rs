@@ -4,7 +4,7 @@ use serde_json::json;
 use service_kit::watches::Parse as _;
 
 use super::*;
-use crate::check_object::AsText;
+use crate::{cache::kind_objects::MOST_OF_NAMESPACE, check_object::AsText};
 
 fn kind() -> ObjectKind {
     ObjectKind {
@@ -123,7 +123,7 @@ fn checks_find_nothing_among_objects_that_are_kept_by_name() {
     let mut state = linked(&["a"]);
     watched(&mut state, "a", Some("1"));
     let cache = &state.kinds[&kind()];
-    assert!(cache.in_namespace("apps").is_none() && !cache.keeps("apps"));
+    assert!(cache.count("apps").is_none() && !cache.keeps("apps"));
 }
 
 #[test]
