@@ -1,6 +1,8 @@
 //! `doctor`: the faults of the installation and of its grants, and the command that mends each.
 
+mod clocks;
 mod installation;
+mod network;
 mod objects;
 pub mod plan;
 mod read;
@@ -109,7 +111,7 @@ explained_words! {
         VersionsApart,
         /// No replica of a controller leads.
         LeaderGone,
-        /// The clock of this machine and those of the controllers differ.
+        /// The clocks of this machine, of the API server and of the controllers differ.
         ClocksApart,
         /// An admission policy of the chart is missing, or refuses nothing.
         RuleNotInForce,
@@ -119,6 +121,10 @@ explained_words! {
         WebhookMissing,
         /// The API server cannot verify the webhook, so that policies and requests cannot be written.
         WebhookUntrusted,
+        /// The certificate authority of the webhook is old: the webhook does not replace it, or it is over.
+        CertificateOld,
+        /// A NetworkPolicy of the installation is missing, or nothing is known to enforce it.
+        NetworkOpen,
         /// The CSIDriver object is missing, or lets pods name other pods.
         DriverWrong,
         /// A policy cannot be read, and grants nothing.
@@ -143,7 +149,7 @@ explained_words! {
         GrantOrphaned,
         /// A connector does not have the labels of its class.
         ConnectorUnlabelled,
-        /// A subject may use every connector without an approval, by the roles of the cluster.
+        /// A subject may use every connector, of the cluster or of a namespace, without an approval.
         RightsTooWide,
     }
 }
@@ -216,9 +222,13 @@ pub async fn doctor(
 /// The faults of what was read. Unread objects are not judged.
 #[must_use]
 pub fn examine(read: &DoctorRead, now: Timestamp) -> Diagnosis {
-    let mut findings = installation::examine(read, now);
+    // Leases and grants have times of the cluster. A clock of this machine that is wrong would accuse the controllers.
+    let now = clocks::of_cluster(read, now);
+    let mut findings = installation::examine(read, now.cluster);
+    findings.extend(clocks::examine(&now));
+    findings.extend(network::examine(read));
     findings.extend(rules::examine(read));
-    findings.extend(objects::examine(read, now));
+    findings.extend(objects::examine(read, now.cluster));
     findings.extend(rights::examine(read));
     findings.sort();
     findings.dedup();

@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use connectors_api::access_policy::ObjectKind;
 use connectors_api::{AccessPolicy, AccessRequest, names, parse};
+use http::Request;
+use http::header::DATE;
 use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
@@ -19,6 +22,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::client::Body;
 use kube::core::ApiResource;
 use kube::discovery::Scope;
 use kube::{Api, Client, Resource};
@@ -462,6 +466,21 @@ impl ClusterReads {
             name: user.username.unwrap_or_default(),
             groups: user.groups.unwrap_or_default(),
         })
+    }
+
+    /// The time by the API server, from the header of an answer. None if the answer names none.
+    pub async fn server_time(&self) -> ReadResult<Option<Timestamp>> {
+        let read = get("/version", "", "");
+        let time = async || {
+            let request = Request::get("/version").body(Body::empty());
+            let request = request.map_err(kube::Error::HttpError)?;
+            let answer = self.client.send(request).await?;
+            let date = answer.headers().get(DATE).and_then(|it| it.to_str().ok());
+            Ok(date
+                .and_then(|it| rfc2822::parse(it).ok())
+                .map(|it| it.timestamp()))
+        };
+        self.call(read, time).await
     }
 
     /// The time since which the admission rule that protects the creators of pipeline runs is in force.

@@ -1,8 +1,8 @@
 //! The process shell that every service shares: the start of a process, the report of its state, and its end.
 //!
 //! Owns: arguments and logs, the admin server with health, readiness and metrics, servers, shutdown, the client
-//! for the Kubernetes API with its retries, guarded watches and events, the leader lease, TLS files, the clock, the
-//! deadlines of callers.
+//! for the Kubernetes API with its retries, guarded watches and events, the leader lease, TLS files, the validity of
+//! certificates, the clock, the deadlines of callers.
 //!
 //! Refuses to know: the purpose of a service. No type, label or word of the product appears here.
 //!
@@ -16,6 +16,7 @@ pub mod args;
 pub mod build_info;
 pub mod byte_budget;
 pub mod cache;
+pub mod certificate;
 pub mod chance;
 pub mod client;
 pub mod clock;

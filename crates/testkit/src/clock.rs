@@ -40,6 +40,13 @@ impl Clock {
         self.start + elapsed + self.skew
     }
 
+    /// The wall clock in the format of HTTP headers.
+    pub(crate) fn http_date(&self) -> String {
+        self.wall()
+            .strftime("%a, %d %b %Y %H:%M:%S GMT")
+            .to_string()
+    }
+
     /// The wall clock in the format of objects, in whole seconds.
     pub(crate) fn stamp(&self) -> String {
         self.wall().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

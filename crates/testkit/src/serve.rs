@@ -197,7 +197,7 @@ impl Call {
             let body = self.record.body.as_deref();
             dispatch::answer(&mut state, &self.caller, &self.asked, body)
         };
-        let (code, response) = match answer {
+        let (code, mut response) = match answer {
             Err(refusal) => {
                 self.record.answer = Some(Arc::new(refusal.status()));
                 (refusal.code(), refused(&refusal))
@@ -213,6 +213,10 @@ impl Call {
                 (200, stream_response(events))
             }
         };
+        let time = self.shared.lock().store.clock.http_date();
+        if let Ok(time) = http::HeaderValue::from_str(&time) {
+            response.headers_mut().insert(http::header::DATE, time);
+        }
         self.note(is_answered.then_some(code), true);
         if self.asked.verb.writes() {
             self.shared.changed.notify_waiters();

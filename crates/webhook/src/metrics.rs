@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use prometheus::Registry;
-use service_kit::families;
+use service_kit::{certificate::Validity, families};
 
-use crate::{certs::x509::Validity, page::Page};
+use crate::page::Page;
 
 /// Everything.
 #[derive(Clone, Debug)]

@@ -7,7 +7,9 @@ use connectors_api::names::CSI_DRIVER;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::WebhookClientConfig;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use service_kit::certificate::Validity;
 
+use super::clocks::SKEW;
 use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
 use crate::terms::span;
 use crate::unread::Presence;
@@ -23,11 +25,10 @@ const DEPLOYMENTS: [&str; 4] = [
 const NODE_PLUGIN: &str = "csi-node";
 /// The controllers that elect a leader.
 const LED: [&str; 2] = ["policy-controller", "request-controller"];
+/// The part of the life of an authority, in percent, after which its replacement is late. The webhook begins at half.
+const OVERDUE: i32 = 60;
 /// The label of the version of the chart's application.
 const VERSION: &str = "app.kubernetes.io/version";
-/// The largest tolerated difference between clocks.
-const SKEW: SignedDuration = SignedDuration::from_secs(30);
-
 pub(super) fn examine(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
     if is_nowhere(read) {
         let system = &read.system_namespace;
@@ -42,7 +43,7 @@ pub(super) fn examine(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
     let mut findings = settings(read);
     findings.extend(workloads(read));
     findings.extend(leaders(read, now));
-    findings.extend(webhooks(read));
+    findings.extend(webhooks(read, now));
     findings.extend(driver(read));
     findings
 }
@@ -54,7 +55,7 @@ fn is_nowhere(read: &DoctorRead) -> bool {
         && read.daemon_sets.as_ref().is_some_and(Vec::is_empty)
 }
 
-fn upgrade(read: &DoctorRead) -> String {
+pub(super) fn upgrade(read: &DoctorRead) -> String {
     format!(
         "helm upgrade connectors-approval charts/connectors-approval --namespace {} --reuse-values",
         read.system_namespace
@@ -286,8 +287,8 @@ fn leaders(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
                 DoctorSeverity::Warning,
                 DoctorWord::ClocksApart,
                 object,
-                format!("its leader's clock is {apart} ahead of the clock of this machine"),
-                "synchronize the clocks of the nodes and of this machine; times of access are those of the controllers",
+                format!("its leader's clock is {apart} ahead of the API server's"),
+                "synchronize the clocks of the nodes; times of access are those of the controllers",
             ));
         }
     }
@@ -311,7 +312,7 @@ fn leader_gone(read: &DoctorRead, object: String, name: &str, message: &str) -> 
     finding.with_command(format!("kubectl -n {system} logs deployment/{name}"))
 }
 
-fn webhooks(read: &DoctorRead) -> Vec<DoctorFinding> {
+fn webhooks(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
     let configurations = [
         (
             "MutatingWebhookConfiguration",
@@ -339,6 +340,7 @@ fn webhooks(read: &DoctorRead) -> Vec<DoctorFinding> {
             Presence::Unread => {}
             Presence::There(all) if !all.is_empty() => {
                 if all.iter().all(is_trusted) {
+                    findings.extend(authority_old(read, object, &all, now));
                     continue;
                 }
                 let finding = DoctorFinding::new(
@@ -366,6 +368,53 @@ fn webhooks(read: &DoctorRead) -> Vec<DoctorFinding> {
         }
     }
     findings
+}
+
+/// The webhook replaces its authority at half of its time.
+fn authority_old(
+    read: &DoctorRead,
+    object: String,
+    all: &[&WebhookClientConfig],
+    now: Timestamp,
+) -> Option<DoctorFinding> {
+    let bundles = all.iter().filter_map(|it| it.ca_bundle.as_ref());
+    let newest = bundles
+        .map(|bundle| Validity::of_bundle(&bundle.0))
+        .map(|all| all.into_iter().flatten().max_by_key(|it| it.until));
+    let oldest = newest.min_by_key(|it| it.map(|it| it.until))?;
+    let (severity, message) = match oldest {
+        None => (
+            DoctorSeverity::Error,
+            "its certificate authority cannot be read: policies and requests cannot be written"
+                .to_owned(),
+        ),
+        Some(it) if it.until <= now => (
+            DoctorSeverity::Error,
+            format!(
+                "its certificate authority is over since {}: policies and requests cannot be written",
+                it.until
+            ),
+        ),
+        Some(it) if !it.fresh(now, OVERDUE) => (
+            DoctorSeverity::Warning,
+            format!(
+                "its certificate authority ends at {}, and the webhook has not replaced it",
+                it.until
+            ),
+        ),
+        Some(_) => return None,
+    };
+    let finding = DoctorFinding::new(
+        severity,
+        DoctorWord::CertificateOld,
+        object,
+        message,
+        "the webhook renews it when it runs and may write its Secrets; its log says why it does not",
+    );
+    Some(finding.with_command(format!(
+        "kubectl -n {} logs deployment/webhook",
+        read.system_namespace
+    )))
 }
 
 /// How the API server reaches each webhook of a configuration.

@@ -81,6 +81,8 @@ const fn of_command(word: DoctorWord) -> FixWord {
         | DoctorWord::LeaderGone
         | DoctorWord::ClocksApart
         | DoctorWord::WebhookUntrusted
+        | DoctorWord::CertificateOld
+        | DoctorWord::NetworkOpen
         | DoctorWord::PolicyNotLookedAt
         | DoctorWord::RequestNotLookedAt
         | DoctorWord::GrantNotRemoved

@@ -1,10 +1,11 @@
 //! Reads the examined objects, in a number of calls that does not depend on the number of objects.
 
-use authz::RbacIndex;
+use authz::{RbacIndex, RbacObject};
 use connectors_api::config::CONFIG_MAP;
 use connectors_api::labels::MANAGED_BY;
 use connectors_api::names::CSI_DRIVER;
 use connectors_api::{AccessPolicy, AccessRequest, Connector, names};
+use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     ValidatingWebhookConfiguration,
@@ -12,7 +13,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::api::storage::v1::CSIDriver;
 use service_kit::watches::Plain;
 
@@ -47,8 +49,16 @@ pub struct DoctorRead {
     pub rules: Option<Vec<ValidatingAdmissionPolicy>>,
     /// Their bindings.
     pub rule_bindings: Option<Vec<ValidatingAdmissionPolicyBinding>>,
+    /// The NetworkPolicies of the installation.
+    pub network_policies: Option<Vec<NetworkPolicy>>,
+    /// All DaemonSets of the cluster, among which are those of its network.
+    pub agents: Option<Vec<DaemonSet>>,
+    /// The time by the API server, if it named one.
+    pub server_time: Option<Timestamp>,
     /// The roles of the cluster and their bindings.
     pub rbac: Option<RbacIndex>,
+    /// The roles of the cluster and of the scope, and the bindings of the scope alone.
+    pub rbac_of_scope: Option<RbacIndex>,
     /// The connectors of the scope.
     pub connectors: Option<Vec<Found<Connector>>>,
     /// The policies of the scope.
@@ -66,6 +76,11 @@ pub(super) async fn read(
     system_namespace: &str,
 ) -> (DoctorRead, Vec<MissedRead>) {
     let system = system_namespace;
+    let (server_time, network_policies, agents) = tokio::join!(
+        reads.server_time(),
+        reads.all::<NetworkPolicy, Plain>(system, WORKLOADS),
+        reads.all::<DaemonSet, Plain>("", ""),
+    );
     let (config, deployments, daemon_sets, leases, driver, mutating, validating) = tokio::join!(
         reads.one::<ConfigMap, Plain>(system, CONFIG_MAP),
         reads.all::<Deployment, Plain>(system, WORKLOADS),
@@ -75,37 +90,52 @@ pub(super) async fn read(
         reads.one_of_cluster::<MutatingWebhookConfiguration>(WEBHOOKS),
         reads.one_of_cluster::<ValidatingWebhookConfiguration>(WEBHOOKS),
     );
-    let managed = format!("{MANAGED_BY}={}", names::MANAGED_BY);
-    let (admission, admission_bindings, cluster_roles, cluster_bindings, connectors, policies) = tokio::join!(
+    let (
+        admission,
+        admission_bindings,
+        cluster_roles,
+        cluster_bindings,
+        roles,
+        connectors,
+        policies,
+    ) = tokio::join!(
         reads.all_of_cluster::<ValidatingAdmissionPolicy>(),
         reads.all_of_cluster::<ValidatingAdmissionPolicyBinding>(),
         reads.all_of_cluster::<ClusterRole>(),
         reads.all_of_cluster::<ClusterRoleBinding>(),
+        reads.all::<Role, Plain>(namespace, ""),
         reads.all::<Connector, Plain>(namespace, ""),
         reads.all::<AccessPolicy, Strict>(namespace, ""),
     );
     // A request records its grant before the binding is written. In this order no binding seems to belong to nothing.
-    let bindings = reads.all::<RoleBinding, Plain>(namespace, &managed).await;
+    let bindings = reads.all::<RoleBinding, Plain>(namespace, "").await;
     let requests = reads.all::<AccessRequest, Strict>(namespace, "").await;
 
     let mut unread = Vec::new();
-    let rbac = match (
-        known(cluster_roles, &mut unread),
-        known(cluster_bindings, &mut unread),
-    ) {
-        (Some(roles), Some(bound)) => {
+    let cluster_roles = known(cluster_roles, &mut unread);
+    let cluster_bindings = known(cluster_bindings, &mut unread);
+    let roles = known(roles, &mut unread);
+    let bindings = known(bindings, &mut unread);
+    let rbac = cluster_roles
+        .as_ref()
+        .zip(cluster_bindings.as_ref())
+        .map(|(roles, bound)| {
             let mut index = RbacIndex::default();
-            // An object that cannot be indexed grants nothing.
-            for role in roles.iter().flatten() {
-                let _ = index.apply(role);
-            }
-            for binding in bound.iter().flatten() {
-                let _ = index.apply(binding);
-            }
+            add(&mut index, roles);
+            add(&mut index, bound);
+            index
+        });
+    let rbac_of_scope = match (&cluster_roles, &roles, &bindings) {
+        (Some(cluster_roles), Some(roles), Some(bound)) => {
+            let mut index = RbacIndex::default();
+            add(&mut index, cluster_roles);
+            add(&mut index, roles);
+            add(&mut index, bound);
             Some(index)
         }
         _ => None,
     };
+    let bindings = bindings.map(|all| all.into_iter().filter(is_managed).collect());
     let read = DoctorRead {
         system_namespace: system.to_owned(),
         config: one(config, &mut unread),
@@ -117,13 +147,34 @@ pub(super) async fn read(
         validating: one(validating, &mut unread),
         rules: all(admission, &mut unread),
         rule_bindings: all(admission_bindings, &mut unread),
+        network_policies: all(network_policies, &mut unread),
+        agents: all(agents, &mut unread),
+        server_time: known(server_time, &mut unread).flatten(),
         rbac,
+        rbac_of_scope,
         connectors: known(connectors, &mut unread),
         policies: known(policies, &mut unread),
         requests: known(requests, &mut unread),
-        bindings: known(bindings, &mut unread),
+        bindings,
     };
     (read, unread)
+}
+
+/// Adds roles or bindings. One that cannot be indexed grants nothing.
+fn add<K: RbacObject>(index: &mut RbacIndex, objects: &[Found<K>]) {
+    for object in objects.iter().flatten() {
+        let _ = index.apply(object);
+    }
+}
+
+/// True for a binding of the product. An unreadable one may be.
+fn is_managed(binding: &Found<RoleBinding>) -> bool {
+    let metadata = match binding {
+        Ok(binding) => &binding.metadata,
+        Err(unreadable) => &unreadable.metadata,
+    };
+    let labels = metadata.labels.as_ref();
+    labels.and_then(|it| it.get(MANAGED_BY)).map(String::as_str) == Some(names::MANAGED_BY)
 }
 
 /// Objects of Kubernetes' own kinds. One that cannot be parsed is left out.

@@ -1,12 +1,14 @@
 //! Rights around the product: subjects that need no approval.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use authz::{AllowedBy, Attributes, RbacIndex, ResourceRequest, Subject, Target};
 use connectors_api::{Permission, names};
+use kube::ResourceExt;
 
 use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
 use crate::rbac;
+use crate::terms::shell;
 
 /// The limit of examined subjects.
 const MOST: usize = 64;
@@ -14,13 +16,14 @@ const MOST: usize = 64;
 const ANY_VERB: &str = "*";
 /// The user of callers without a name.
 const ANONYMOUS: &str = "system:anonymous";
-/// An access to an unnamed connector. A rule that names connectors does not allow it.
-const fn every_connector(permission: Permission) -> Target<'static> {
+/// An access to an unnamed connector of a namespace, or of each if it is empty. A rule that names connectors does not
+/// allow it.
+const fn every_connector(permission: Permission, namespace: &str) -> Target<'_> {
     Target::Resource(ResourceRequest {
         group: names::GROUP,
         resource: names::CONNECTORS,
         subresource: permission.as_str(),
-        namespace: "",
+        namespace,
         name: "",
         field_selector: None,
         label_selector: None,
@@ -28,20 +31,34 @@ const fn every_connector(permission: Permission) -> Target<'static> {
 }
 
 pub(super) fn examine(read: &DoctorRead) -> Vec<DoctorFinding> {
-    let Some(index) = &read.rbac else {
-        return Vec::new();
-    };
+    let mut found = Vec::new();
+    if let Some(index) = &read.rbac {
+        found.extend(within(read, index, ""));
+    }
+    if let Some(index) = &read.rbac_of_scope {
+        let connectors = read.connectors.iter().flatten().flatten();
+        let namespaces: BTreeSet<_> = connectors.filter_map(ResourceExt::namespace).collect();
+        for namespace in &namespaces {
+            found.extend(within(read, index, namespace));
+        }
+    }
+    found
+}
+
+/// The subjects that may use every connector of a namespace by its bindings, or of the cluster if it is empty.
+fn within(read: &DoctorRead, index: &RbacIndex, namespace: &str) -> Vec<DoctorFinding> {
+    let place = RightsPlace(namespace);
     let mut found = Vec::new();
     let mut holders: BTreeMap<(Subject, String), Vec<Permission>> = BTreeMap::new();
     for permission in Permission::ALL.iter().copied() {
-        let target = every_connector(permission);
+        let target = every_connector(permission, namespace);
         let who = index.who_can(ANY_VERB, target, MOST, |_| true);
         if who.is_cut {
             found.push(DoctorFinding::new(
                 DoctorSeverity::Warning,
                 DoctorWord::RightsTooWide,
-                "ClusterRoleBindings",
-                format!("more than {MOST} subjects may use {permission} of every connector; the others are not listed"),
+                place.bindings(),
+                format!("more than {MOST} subjects may use {permission} of every connector{}; the others are not listed", place.of()),
                 "take the subjects out of the bindings, or narrow their roles",
             ));
         }
@@ -49,15 +66,58 @@ pub(super) fn examine(read: &DoctorRead) -> Vec<DoctorFinding> {
             if rbac::is_of_the_cluster(&subject) || is_ours(&subject, &read.system_namespace) {
                 continue;
             }
-            for binding in bindings(index, &subject, permission) {
+            for binding in bindings(index, &subject, target) {
                 let key = (subject.clone(), binding);
                 holders.entry(key).or_default().push(permission);
             }
         }
     }
     let each = holders.iter();
-    found.extend(each.map(|((subject, binding), of)| finding(subject, binding, of)));
+    found.extend(each.map(|((subject, binding), of)| finding(place, subject, binding, of)));
     found
+}
+
+/// The namespace whose connectors are used, or the cluster if it is empty.
+#[derive(Clone, Copy)]
+struct RightsPlace<'a>(&'a str);
+
+impl RightsPlace<'_> {
+    fn of(self) -> String {
+        match self.0 {
+            "" => String::new(),
+            namespace => format!(" of namespace {namespace}"),
+        }
+    }
+
+    fn bindings(self) -> String {
+        match self.0 {
+            "" => "ClusterRoleBindings".to_owned(),
+            namespace => format!("RoleBindings of namespace {namespace}"),
+        }
+    }
+
+    fn binding(self, name: &str) -> String {
+        match self.0 {
+            "" => format!("ClusterRoleBinding {name}"),
+            namespace => format!("RoleBinding {namespace}/{name}"),
+        }
+    }
+
+    /// Those to whom such a right belongs.
+    fn owners(self) -> &'static str {
+        match self.0 {
+            "" => "administrators of the cluster",
+            _ => "owners of the connectors",
+        }
+    }
+
+    fn edit(self, name: &str) -> String {
+        let name = shell(name);
+        match self.0 {
+            "" => format!("kubectl edit clusterrolebinding {name}"),
+            namespace => format!("kubectl -n {} edit rolebinding {name}", shell(namespace)),
+        }
+    }
 }
 
 /// The controllers hold every right that they grant.
@@ -65,13 +125,13 @@ fn is_ours(subject: &Subject, system_namespace: &str) -> bool {
     matches!(subject, Subject::ServiceAccount { namespace, .. } if **namespace == *system_namespace)
 }
 
-/// The names of the bindings of the cluster that allow it.
-fn bindings(index: &RbacIndex, subject: &Subject, permission: Permission) -> Vec<String> {
+/// The names of the bindings that allow it.
+fn bindings(index: &RbacIndex, subject: &Subject, target: Target<'_>) -> Vec<String> {
     let user = subject.alone();
     let grants = index.allowing(&Attributes {
         user: &user,
         verb: ANY_VERB,
-        target: every_connector(permission),
+        target,
     });
     let name = |AllowedBy { binding, .. }: AllowedBy<'_>| binding.name().to_owned();
     let mut names: Vec<_> = grants.take(MOST).map(name).collect();
@@ -80,7 +140,13 @@ fn bindings(index: &RbacIndex, subject: &Subject, permission: Permission) -> Vec
     names
 }
 
-fn finding(subject: &Subject, binding: &str, permissions: &[Permission]) -> DoctorFinding {
+fn finding(
+    place: RightsPlace<'_>,
+    subject: &Subject,
+    binding: &str,
+    permissions: &[Permission],
+) -> DoctorFinding {
+    let owners = format!("this is as it should be for {} alone", place.owners());
     let (severity, consequence) = match subject {
         Subject::Group(name) if rbac::is_everybody(name) => {
             (DoctorSeverity::Error, "no pod needs an approval")
@@ -92,25 +158,20 @@ fn finding(subject: &Subject, binding: &str, permissions: &[Permission]) -> Doct
             DoctorSeverity::Warning,
             "a pod that runs as it needs no approval, and whoever may create pods beside it can run one",
         ),
-        Subject::Group(_) | Subject::User(_) => (
-            DoctorSeverity::Hint,
-            "this is as it should be for administrators of the cluster alone",
-        ),
+        Subject::Group(_) | Subject::User(_) => (DoctorSeverity::Hint, owners.as_str()),
     };
     let permissions: Vec<_> = permissions.iter().map(|it| it.as_str()).collect();
     let finding = DoctorFinding::new(
         severity,
         DoctorWord::RightsTooWide,
-        format!("ClusterRoleBinding {binding}"),
+        place.binding(binding),
         format!(
-            "{} may use {} of every connector: {consequence}",
+            "{} may use {} of every connector{}: {consequence}",
             rbac::subject(subject),
-            permissions.join(" and ")
+            permissions.join(" and "),
+            place.of()
         ),
         "take the subject out of the binding, or narrow its role",
     );
-    finding.with_command(format!(
-        "kubectl edit clusterrolebinding {}",
-        crate::terms::shell(binding)
-    ))
+    finding.with_command(place.edit(binding))
 }

@@ -137,9 +137,16 @@ impl Cluster {
             ("apps", "v1", "Deployment", "deployments"),
             ("apps", "v1", "DaemonSet", "daemonsets"),
             ("storage.k8s.io", "v1", "CSIDriver", "csidrivers"),
+            (
+                "networking.k8s.io",
+                "v1",
+                "NetworkPolicy",
+                "networkpolicies",
+            ),
         ] {
             let mut kind = kind(group, version, name, plural);
-            kind.namespaced = !group.ends_with("k8s.io") && name != "Freeze";
+            let is_of_cluster = group.ends_with("k8s.io") && name != "NetworkPolicy";
+            kind.namespaced = !is_of_cluster && name != "Freeze";
             server.register(kind);
         }
         let cluster = Self {

@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use jiff::SignedDuration;
+use k8s_openapi::ByteString;
 use kubectl_connectors::doctor::{DoctorWord, OPTIONAL_RULES, RULES};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use testkit::Caller;
@@ -19,6 +22,8 @@ const LABELS: [&str; 2] = [
     "connectors.alauda.io/connectorclass",
 ];
 const DOCTOR: [&str; 2] = ["doctor", "-A"];
+/// The time from the begin of the cluster to the user's question.
+const UNTIL_NOW: SignedDuration = SignedDuration::from_mins(12);
 
 /// What is planted, and what is said about it.
 struct Trouble {
@@ -60,6 +65,36 @@ fn webhooks(kind: &str, ca: &str) -> Value {
     })
 }
 
+/// The certificate of an authority with these times, as a webhook's configuration has it.
+fn authority(from: (i32, u8, u8), until: (i32, u8, u8)) -> String {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.not_before = date_time_ymd(from.0, from.1, from.2);
+    params.not_after = date_time_ymd(until.0, until.1, until.2);
+    let key = KeyPair::generate().unwrap();
+    let pem = params.self_signed(&key).unwrap().pem();
+    serde_json::to_value(ByteString(pem.into_bytes()))
+        .unwrap()
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+fn network(cluster: &Cluster, name: &str) {
+    cluster.put(json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": name, "namespace": SYSTEM, "labels": labels(name)}, "spec": {"podSelector": {}},
+    }));
+}
+
+fn authority_of_webhook(cluster: &Cluster, from: (i32, u8, u8), until: (i32, u8, u8)) {
+    let kind = "validatingwebhookconfigurations";
+    cluster
+        .server
+        .change(kind, "", "connectors-approval", |it| {
+            it["webhooks"][0]["clientConfig"]["caBundle"] = authority(from, until).into();
+        });
+}
+
 /// An installation that is in order, with a policy, a pod that waits and a pod with a grant.
 fn in_order() -> Cluster {
     let cluster = Cluster::waiting();
@@ -98,8 +133,15 @@ fn in_order() -> Cluster {
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
     ] {
-        cluster.put(webhooks(kind, "Y2E="));
+        cluster.put(webhooks(kind, &authority((2026, 2, 1), (2027, 2, 1))));
     }
+    for name in ["evaluation-service", "webhook"] {
+        network(&cluster, name);
+    }
+    cluster.put(json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "calico-node", "namespace": "kube-system"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}}},
+    }));
     for name in RULES {
         rule(&cluster, name, &json!(["Deny"]));
     }
@@ -112,7 +154,15 @@ fn in_order() -> Cluster {
         });
     checks(&cluster, "True", "ChecksValid");
     cluster.looked_at();
+    cluster.server.jump(UNTIL_NOW);
     cluster
+}
+
+/// Plants something as long ago as the installation.
+fn long_ago(cluster: &Cluster, plant: impl FnOnce(&Cluster)) {
+    cluster.server.jump(-UNTIL_NOW);
+    plant(cluster);
+    cluster.server.jump(UNTIL_NOW);
 }
 
 fn labels(name: &str) -> Value {
@@ -366,6 +416,60 @@ fn troubles() -> Vec<Trouble> {
             "no certificate authority",
         ),
         trouble(
+            DoctorWord::CertificateOld,
+            "Error",
+            |it| authority_of_webhook(it, (2025, 1, 1), (2026, 2, 1)),
+            "ValidatingWebhookConfiguration connectors-approval",
+            "is over since 2026-02-01T00:00:00Z",
+        ),
+        trouble(
+            DoctorWord::CertificateOld,
+            "Warning",
+            |it| authority_of_webhook(it, (2025, 4, 1), (2026, 4, 1)),
+            "ValidatingWebhookConfiguration connectors-approval",
+            "the webhook has not replaced it",
+        ),
+        trouble(
+            DoctorWord::CertificateOld,
+            "Error",
+            |it| {
+                let kind = "mutatingwebhookconfigurations";
+                it.server.change(kind, "", "connectors-approval", |it| {
+                    it["webhooks"][0]["clientConfig"]["caBundle"] = "Y2E=".into();
+                });
+            },
+            "MutatingWebhookConfiguration connectors-approval",
+            "cannot be read",
+        ),
+        trouble(
+            DoctorWord::NetworkOpen,
+            "Hint",
+            |it| it.server.delete("networkpolicies", SYSTEM, "webhook"),
+            "Namespace connectors-system",
+            "it has no NetworkPolicy webhook",
+        ),
+        trouble(
+            DoctorWord::NetworkOpen,
+            "Hint",
+            |it| it.server.delete("daemonsets", "kube-system", "calico-node"),
+            "NetworkPolicy connectors-system/evaluation-service",
+            "no DaemonSet of the cluster is known to enforce NetworkPolicies",
+        ),
+        trouble(
+            DoctorWord::ClocksApart,
+            "Warning",
+            |it| it.server.jump(SignedDuration::from_mins(-5)),
+            "this machine",
+            "its clock is 5m ahead of the API server's",
+        ),
+        trouble(
+            DoctorWord::ClocksApart,
+            "Warning",
+            |it| it.server.jump(SignedDuration::from_mins(1)),
+            "this machine",
+            "its clock is 1m behind the API server's",
+        ),
+        trouble(
             DoctorWord::DriverWrong,
             "Error",
             |it| {
@@ -454,7 +558,11 @@ fn troubles() -> Vec<Trouble> {
         trouble(
             DoctorWord::GrantOrphaned,
             "Error",
-            |it| it.bind("build-9", "uid-of-no-request", "uid-approved-changes"),
+            |it| {
+                long_ago(it, |it| {
+                    it.bind("build-9", "uid-of-no-request", "uid-approved-changes");
+                });
+            },
             "RoleBinding payments/car-build-9",
             "the request that it was written for is not there",
         ),
@@ -524,6 +632,25 @@ fn troubles() -> Vec<Trouble> {
             "ClusterRoleBinding wide",
             "group admins may use apis and proxy of every connector",
         ),
+        trouble(
+            DoctorWord::RightsTooWide,
+            "Warning",
+            |it| {
+                it.put(json!({
+                    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+                    "metadata": {"name": "tools", "namespace": "payments"},
+                    "rules": [{"apiGroups": ["connectors.alauda.io"], "resources": ["connectors/apis"], "verbs": ["*"]}],
+                }));
+                it.put(json!({
+                    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                    "metadata": {"name": "tools", "namespace": "payments"},
+                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tools"},
+                    "subjects": [{"kind": "ServiceAccount", "namespace": "ci", "name": "deployer"}],
+                }));
+            },
+            "RoleBinding payments/tools",
+            "ServiceAccount ci/deployer may use apis of every connector of namespace payments: a pod",
+        ),
     ]
 }
 
@@ -569,9 +696,32 @@ async fn every_word_is_found_where_it_is_planted_and_has_something_that_mends_it
     assert_eq!(words, all);
 }
 
+/// A slow clock of this machine makes no leader seem ahead, and a fast one makes none seem gone.
+#[tokio::test]
+async fn the_clock_of_this_machine_accuses_no_controller() {
+    for minutes in [-30, 30] {
+        let cluster = in_order();
+        cluster.server.jump(SignedDuration::from_mins(minutes));
+        for name in ["policy-controller", "request-controller"] {
+            cluster.server.change("leases", SYSTEM, name, |it| {
+                it["spec"]["renewTime"] = lease_time(12 + minutes).into();
+            });
+        }
+        let report = cluster.json(&DOCTOR).await;
+        let findings = report["findings"].as_array().unwrap();
+        let told = |word: &str| findings.iter().filter(|it| it["word"] == word).count();
+        assert_eq!(
+            (told("ClocksApart"), told("LeaderGone")),
+            (1, 0),
+            "{report}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn what_may_not_be_read_is_not_judged() {
     let cluster = Cluster::new();
+    cluster.server.jump(UNTIL_NOW);
     let nobody = Caller {
         process: "dev".to_owned(),
         user: "dev".to_owned(),
@@ -608,7 +758,7 @@ async fn a_doctor_makes_as_many_calls_whatever_the_number_of_requests() {
         calls.push(cluster.calls() - before);
     }
     assert_eq!(calls[0], calls[1]);
-    assert!(calls[0] <= 16, "{calls:?}");
+    assert!(calls[0] <= 20, "{calls:?}");
 }
 
 /// The names of the admission policies of the chart.
@@ -666,7 +816,9 @@ async fn a_fix_plan_has_the_objects_and_commands_that_mend() {
                     .remove(label);
             });
     }
-    cluster.bind("build-9", "uid-of-no-request", "uid-approved-changes");
+    long_ago(&cluster, |it| {
+        it.bind("build-9", "uid-of-no-request", "uid-approved-changes");
+    });
     let args = ["doctor", "-n", "payments", "--fix-plan"];
     let outcome = cluster.run(&args).await;
     assert_eq!(outcome.exit.code(), 1, "{outcome:?}");

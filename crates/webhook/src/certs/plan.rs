@@ -5,7 +5,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::x509::{Authority, BACKDATED, RootCertificate, ServerIdentity, Validity};
+use service_kit::certificate::Validity;
+
+use super::x509::{self, Authority, BACKDATED, RootCertificate, ServerIdentity};
 
 /// The kubelet brings a new bundle to pods within about two minutes. Until then, what clients trust
 /// already stays in use.
@@ -176,7 +178,7 @@ fn wanted(
             let names = server.names(namespace);
             pair.as_ref().is_some_and(|pair| {
                 pair.verified(&roots, &names, now)
-                    && now.duration_since(pair.validity.made()) >= KEPT
+                    && now.duration_since(x509::made(pair.validity)) >= KEPT
             })
         });
     if !settled {

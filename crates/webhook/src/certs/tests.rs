@@ -454,7 +454,7 @@ fn a_serving_certificate_ends_no_later_than_its_authority() {
         .issue(&["webhook.connectors-system.svc".to_owned()], late)
         .unwrap();
     assert_eq!(pair.validity.until, authority.root.validity.until);
-    assert_eq!(pair.validity.made(), late);
+    assert_eq!(x509::made(pair.validity), late);
 }
 
 proptest! {

@@ -19,9 +19,9 @@ use rustls::{
     },
     sign::CertifiedKey,
 };
+use service_kit::certificate::{Validity, parse};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
-use x509_parser::{certificate::X509Certificate, prelude::FromDer, time::ASN1Time};
 
 /// Machines whose clocks are slower than ours by less than this accept a new certificate at once.
 pub(crate) const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
@@ -45,28 +45,12 @@ pub(crate) enum MakeError {
     Unusable,
 }
 
-/// When a certificate holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Validity {
-    pub(crate) from: Timestamp,
-    pub(crate) until: Timestamp,
-}
-
-impl Validity {
-    /// Whether it holds, and not yet this much of its time has passed.
-    pub(crate) fn fresh(self, now: Timestamp, percent: i32) -> bool {
-        let whole = self.until.duration_since(self.from);
-        let due = whole
-            .checked_div(100)
-            .and_then(|part| part.checked_mul(percent))
-            .and_then(|share| self.from.checked_add(share).ok());
-        self.from <= now && due.is_some_and(|due| now < due)
-    }
-
-    /// When it was made, if we made it.
-    pub(crate) fn made(self) -> Timestamp {
-        self.from.checked_add(BACKDATED).unwrap_or(Timestamp::MAX)
-    }
+/// When a certificate was made, if we made it.
+pub(crate) fn made(validity: Validity) -> Timestamp {
+    validity
+        .from
+        .checked_add(BACKDATED)
+        .unwrap_or(Timestamp::MAX)
 }
 
 /// The certificate of an authority: what clients trust.
@@ -83,7 +67,7 @@ impl RootCertificate {
             if !certificate.is_ca() {
                 return None;
             }
-            validity(&certificate)?
+            Validity::of(&certificate)?
         };
         Some(Self { der, validity })
     }
@@ -187,7 +171,7 @@ impl ServerIdentity {
     pub(crate) fn read(certificates: &[u8], key: &[u8]) -> Option<Self> {
         let chain = chain(certificates)?;
         let leaf = parse(chain.first()?)?;
-        let validity = validity(&leaf)?;
+        let validity = Validity::of(&leaf)?;
         let private = PrivateKeyDer::from_pem_slice(key).ok()?;
         let certified =
             CertifiedKey::from_der(chain.clone(), private, &ring::default_provider()).ok()?;
@@ -282,20 +266,6 @@ fn dated(
 
 fn fingerprint(key: &[u8]) -> String {
     hex(&Sha256::digest(key)[..4])
-}
-
-fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
-    let (rest, certificate) = X509Certificate::from_der(der).ok()?;
-    rest.is_empty().then_some(certificate)
-}
-
-fn validity(certificate: &X509Certificate<'_>) -> Option<Validity> {
-    let read = |time: ASN1Time| Timestamp::from_second(time.timestamp()).ok();
-    let validity = certificate.validity();
-    Some(Validity {
-        from: read(validity.not_before)?,
-        until: read(validity.not_after)?,
-    })
 }
 
 /// The certificates of a text, the first of them that of the server.
