@@ -15,8 +15,8 @@ pub use policies::{
     ConvertArgs, CoverageArgs, LintArgs, PolicyArgs, PolicyCommand, SimulateArgs, TestArgs,
 };
 pub use questions::{
-    CanIArgs, CompletionArgs, DoctorArgs, ExplainArgs, GrantsArgs, RequestsArgs, ScopeArgs,
-    TopArgs, WhoCanArgs,
+    CanIArgs, CompletedWords, CompletionArgs, DoctorArgs, ExplainArgs, GrantsArgs, RequestsArgs,
+    ScopeArgs, TopArgs, WhoCanArgs,
 };
 pub use words::{ExplainTarget, WrittenAccount, WrittenConnector};
 use words::{namespace, seconds};
@@ -136,7 +136,7 @@ pub enum PluginCommand {
     #[command(after_help = EXPLAIN)]
     Explain(ExplainArgs),
     /// List the requests of a namespace of connectors
-    #[command(after_help = REQUESTS, visible_alias = "areq")]
+    #[command(after_help = REQUESTS, alias = "areq")]
     Requests(RequestsArgs),
     /// List the grants that are in force: who approved, since when, and what ends them
     #[command(after_help = GRANTS)]
@@ -167,6 +167,9 @@ pub enum PluginCommand {
     /// Print a script that completes commands and flags in a shell
     #[command(after_help = COMPLETION)]
     Completion(CompletionArgs),
+    /// Print what may stand in place of the last word, for kubectl
+    #[command(name = "__complete", hide = true, disable_help_flag = true)]
+    Complete(CompletedWords),
     /// Print the JSON schema of `-o json`
     Schema,
     /// Print the version
@@ -274,7 +277,11 @@ The exit code is 1 if an object cannot be converted. It is left out, and the oth
 const COMPLETION: &str = "\
 Examples:
   # For the program itself, in this bash
-  source <(kubectl-connectors completion bash)";
+  source <(kubectl-connectors completion bash)
+
+  # For `kubectl connectors`, in each shell that completes kubectl
+  kubectl-connectors completion kubectl > /usr/local/bin/kubectl_complete-connectors
+  chmod +x /usr/local/bin/kubectl_complete-connectors";
 
 #[cfg(test)]
 mod tests {
@@ -289,6 +296,26 @@ mod tests {
     #[test]
     fn the_declaration_is_sound() {
         Args::command().debug_assert();
+    }
+
+    /// Flags among the words are words.
+    #[test]
+    fn words_to_complete_are_taken_as_they_are() {
+        let args = [
+            "__complete",
+            "--",
+            "-n",
+            "a",
+            "explain",
+            "--as-group",
+            "-h",
+            "",
+        ];
+        let PluginCommand::Complete(words) = parse(&args).unwrap().command else {
+            panic!("another command");
+        };
+        assert_eq!(words.words, args[2..]);
+        assert!(parse(&["__complete"]).is_ok());
     }
 
     #[test]

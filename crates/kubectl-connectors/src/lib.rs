@@ -18,6 +18,7 @@ pub mod approval_write;
 pub mod args;
 mod bindings;
 pub mod can_i;
+mod completion;
 pub mod connect;
 pub mod convert;
 pub mod doctor;

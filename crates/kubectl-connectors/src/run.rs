@@ -5,7 +5,6 @@ mod watch;
 
 use std::fmt;
 
-use clap::CommandFactory as _;
 use jiff::Timestamp;
 use schemars::schema_for;
 use service_kit::report as chain;
@@ -14,6 +13,7 @@ use crate::answer::{self, Consent};
 use crate::approval_write::ApprovalAnswer;
 use crate::args::{Args, CommonFlags, ConvertArgs, PluginCommand, PolicyArgs, PolicyCommand};
 use crate::can_i;
+use crate::completion;
 use crate::connect::{self, Connection};
 use crate::convert::{self, ConvertPlace, ShippedFacts};
 use crate::doctor;
@@ -94,7 +94,10 @@ impl Outcome {
 pub async fn run(args: Args, place: &RunPlace) -> Outcome {
     let Args { common, command } = args;
     let question = match command {
-        PluginCommand::Completion(args) => return completion(args.shell),
+        PluginCommand::Completion(args) => return Outcome::said(args.by.script()),
+        PluginCommand::Complete(args) => {
+            return Outcome::said(completion::of_kubectl(&args.words));
+        }
         PluginCommand::Schema => return schema(),
         PluginCommand::Version => {
             return Outcome::said(format!(
@@ -191,6 +194,7 @@ pub async fn ask(
         PluginCommand::Policy(_)
         | PluginCommand::Convert(_)
         | PluginCommand::Completion(_)
+        | PluginCommand::Complete(_)
         | PluginCommand::Schema
         | PluginCommand::Version => Outcome::error(ExitWord::Usage, "this command asks no cluster"),
     }
@@ -380,13 +384,6 @@ fn table(report: &Report, colours: Colours, now: Timestamp) -> String {
         ReportBody::Simulation(simulation) => simulate::text::text(simulation, colours),
         ReportBody::Conversion(conversion) => convert::text(conversion, colours),
     }
-}
-
-fn completion(shell: clap_complete::Shell) -> Outcome {
-    let mut script = Vec::new();
-    let mut command = Args::command();
-    clap_complete::generate(shell, &mut command, "kubectl-connectors", &mut script);
-    Outcome::said(String::from_utf8_lossy(&script))
 }
 
 fn schema() -> Outcome {

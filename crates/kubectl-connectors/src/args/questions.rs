@@ -1,6 +1,5 @@
 //! The arguments of the questions to a cluster.
 
-use clap_complete::Shell;
 use connectors_api::Permission;
 use connectors_api::access_request::Phase;
 
@@ -8,6 +7,7 @@ use super::words::{
     ExplainTarget, WrittenAccount, WrittenConnector, account, explain_target, namespace,
     permission, phase, written_connector,
 };
+use crate::completion::CompletedBy;
 
 /// The arguments of `explain`.
 #[derive(Debug, clap::Args)]
@@ -144,7 +144,15 @@ pub struct DoctorArgs {
 /// The arguments of `completion`.
 #[derive(Debug, clap::Args)]
 pub struct CompletionArgs {
-    /// The shell
-    #[arg(value_enum)]
-    pub shell: Shell,
+    /// The shell, or `kubectl` for the program by which kubectl completes `kubectl connectors`
+    #[arg(value_enum, value_name = "SHELL")]
+    pub by: CompletedBy,
+}
+
+/// The arguments of `__complete`.
+#[derive(Debug, clap::Args)]
+pub struct CompletedWords {
+    /// The words behind `kubectl connectors`, the last of which is completed
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
 }

@@ -12,7 +12,7 @@ fn path(of: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(of)
 }
 
-fn plugin(args: &[&str]) -> (String, Option<i32>) {
+pub(crate) fn plugin(args: &[&str]) -> (String, Option<i32>) {
     let program = env!("CARGO_BIN_EXE_kubectl-connectors");
     let run = Command::new(program).args(args).output().unwrap();
     (String::from_utf8(run.stdout).unwrap(), run.status.code())
@@ -87,6 +87,7 @@ fn every_command_has_examples_and_each_of_them_parses() {
             "kubectl-connectors",
             "policy",
             "completion",
+            "__complete",
             "schema",
             "version",
         ];
@@ -131,4 +132,7 @@ fn a_wrong_command_line_and_a_cluster_that_is_not_there_have_codes_of_their_own(
         )
     );
     assert!(plugin(&["completion", "bash"]).0.contains("who-can"));
+    let (told, code) = plugin(&["__complete", "--", "-n", "team-a", "who"]);
+    let line = told.lines().next().unwrap_or_default();
+    assert_eq!((line.split('\t').next(), code), (Some("who-can"), Some(0)));
 }

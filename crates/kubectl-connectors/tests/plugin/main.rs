@@ -22,5 +22,6 @@ mod output;
 mod pipeline;
 mod policies;
 mod rights;
+mod schema;
 mod simulate;
 mod situations;

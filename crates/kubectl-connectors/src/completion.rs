@@ -1,0 +1,125 @@
+//! Completion in shells: of the program itself by a script, and of `kubectl connectors` as kubectl asks for it.
+
+use std::{ffi::OsString, fmt::Write as _};
+
+use clap::{CommandFactory, ValueEnum};
+use clap_complete::{Shell, engine};
+
+use crate::args::Args;
+
+/// The script that kubectl looks for as `kubectl_complete-connectors` in the `PATH`.
+const FOR_KUBECTL: &str = "\
+#!/bin/sh
+exec kubectl-connectors __complete -- \"$@\"
+";
+/// Tells kubectl that no file is meant.
+const NO_FILES: &str = ":4";
+/// Tells kubectl that the shell completes names of files.
+const FILES: &str = ":0";
+
+/// Who completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompletedBy {
+    /// bash
+    Bash,
+    /// elvish
+    Elvish,
+    /// fish
+    Fish,
+    /// PowerShell
+    #[value(name = "powershell")]
+    PowerShell,
+    /// zsh
+    Zsh,
+    /// kubectl, in any of these shells
+    Kubectl,
+}
+
+impl CompletedBy {
+    /// The script to install.
+    #[must_use]
+    pub(crate) fn script(self) -> String {
+        let shell = match self {
+            Self::Bash => Shell::Bash,
+            Self::Elvish => Shell::Elvish,
+            Self::Fish => Shell::Fish,
+            Self::PowerShell => Shell::PowerShell,
+            Self::Zsh => Shell::Zsh,
+            Self::Kubectl => return FOR_KUBECTL.to_owned(),
+        };
+        let mut script = Vec::new();
+        clap_complete::generate(
+            shell,
+            &mut Args::command(),
+            "kubectl-connectors",
+            &mut script,
+        );
+        String::from_utf8_lossy(&script).into_owned()
+    }
+}
+
+/// The words that may stand in place of the last one, in the form that kubectl reads: a line for each, with its meaning
+/// after a tab, and then what the shell may do.
+#[must_use]
+pub(crate) fn of_kubectl(words: &[String]) -> String {
+    let mut args = vec![OsString::from("kubectl-connectors")];
+    args.extend(words.iter().map(OsString::from));
+    if words.is_empty() {
+        args.push(OsString::new());
+    }
+    let last = args.len() - 1;
+    let found = engine::complete(&mut Args::command(), args, last, None);
+    let found = found.unwrap_or_default();
+    let mut lines = String::new();
+    for candidate in found.iter().filter(|it| !it.is_hide_set()) {
+        let _ = write!(lines, "{}", candidate.get_value().to_string_lossy());
+        if let Some(help) = candidate.get_help() {
+            let _ = write!(lines, "\t{help}");
+        }
+        lines.push('\n');
+    }
+    let may_be_files = words
+        .iter()
+        .any(|it| ["convert", "policy"].contains(&it.as_str()));
+    lines + if may_be_files { FILES } else { NO_FILES } + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        let told = of_kubectl(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let words = told
+            .lines()
+            .map(|it| it.split('\t').next().unwrap_or_default());
+        words.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn kubectl_is_told_commands_flags_and_values_and_whether_files_are_meant() {
+        assert_eq!(words("exp"), ["explain", NO_FILES]);
+        assert_eq!(words("explain pod/x --as-acc"), ["--as-account", NO_FILES]);
+        assert_eq!(words("top -o "), ["table", "json", "yaml", NO_FILES]);
+        assert_eq!(words("policy te"), ["test", FILES]);
+        assert!(words("").contains(&"requests".to_owned()));
+        assert_eq!(of_kubectl(&[]), of_kubectl(&[String::new()]));
+    }
+
+    #[test]
+    fn what_is_hidden_is_not_offered() {
+        assert!(!words("").contains(&"__complete".to_owned()));
+    }
+
+    #[test]
+    fn the_meaning_of_a_word_stands_behind_a_tab() {
+        let told = of_kubectl(&["vers".to_owned()]);
+        assert_eq!(told, "version\tPrint the version\n:4\n");
+    }
+
+    #[test]
+    fn the_script_for_kubectl_asks_the_program() {
+        let script = CompletedBy::Kubectl.script();
+        assert!(script.starts_with("#!/bin/sh\n") && script.contains("__complete -- \"$@\""));
+    }
+}
