@@ -26,6 +26,67 @@ pub const SCHEDULING_GATE: &str = "scheduling-gate";
 /// The labels of namespaces by which policies may select subjects.
 pub const NAMESPACE_SELECTOR_KEYS: &str = "namespace-selector-keys";
 
+/// A key of the ConfigMap.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigKey {
+    /// Its name.
+    pub name: &'static str,
+    /// The values that it may have. Another value changes nothing.
+    pub values: &'static str,
+    /// The value that holds without the key.
+    pub without: &'static str,
+    /// The chart value that it comes from.
+    pub chart_value: &'static str,
+    /// Its meaning.
+    pub about: &'static str,
+}
+
+/// Every key. Others are ignored.
+pub const KEYS: [ConfigKey; 6] = [
+    ConfigKey {
+        name: ENABLE,
+        values: "`true` or `false`",
+        without: "the last known value",
+        chart_value: "approval.enabled",
+        about: "Whether mounts wait for a permission and approvals grant one. Revocation does not depend on it.",
+    },
+    ConfigKey {
+        name: ON_ENABLE,
+        values: "`Keep`, `Request` or `Empty`",
+        without: "`Keep`",
+        chart_value: "approval.onEnable",
+        about: "The treatment of volumes of running pods that were mounted while approvals were off.",
+    },
+    ConfigKey {
+        name: SCHEDULING_GATE,
+        values: "`Absent`, `Set` or `Release`",
+        without: "`Release`",
+        chart_value: "approval.schedulingGate",
+        about: "Whether pods that mount connectors wait for their approvals before they have a node.",
+    },
+    ConfigKey {
+        name: DEFAULT_REQUESTERS,
+        values: "`Namespace` or `Any`",
+        without: "`Namespace`",
+        chart_value: "approval.defaultRequesters",
+        about: "The requesters of policies that name none.",
+    },
+    ConfigKey {
+        name: NAMESPACE_SELECTOR_KEYS,
+        values: "a JSON list of keys of labels",
+        without: "namespaces are selected by their names only",
+        chart_value: "policies.namespaceSelectorKeys",
+        about: "The labels of namespaces by which policies may select subjects.",
+    },
+    ConfigKey {
+        name: SHARED_CHECK_FIELDS,
+        values: "a JSON list of `{apiVersion, kind, fields}`",
+        without: "no further fields",
+        chart_value: "checks.sharedFields",
+        about: "The fields of check objects in other namespaces that policies may see beside name, selected labels and status.",
+    },
+];
+
 words! {
     /// The accounts that may request a permission under checks if the policy names no requesters.
     DefaultRequesters {

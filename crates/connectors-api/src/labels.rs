@@ -5,32 +5,32 @@ use std::collections::BTreeMap;
 
 use crate::AccessRequestSpec;
 
-/// Kind of the object that requested access.
+/// Label of an `AccessRequest`: the kind of the object that requested access.
 pub const CONTEXT_OBJECT_KIND: &str = "connectors.cpaas.io/contextObjectKind";
-/// Name of the object that requested access.
+/// Label of an `AccessRequest`: the name of the object that requested access.
 pub const CONTEXT_OBJECT_NAME: &str = "connectors.cpaas.io/contextObjectName";
-/// Namespace of the object that requested access.
+/// Label of an `AccessRequest`: the namespace of the object that requested access.
 pub const CONTEXT_OBJECT_NAMESPACE: &str = "connectors.cpaas.io/contextObjectNamespace";
-/// UID of the object that requested access.
+/// Label of an `AccessRequest`: the UID of the object that requested access.
 pub const CONTEXT_OBJECT_UID: &str = "connectors.cpaas.io/contextObjectUID";
-/// The requested connector.
+/// Label of an `AccessRequest`: the name of the requested connector.
 pub const CONNECTOR: &str = "connectors.cpaas.io/connector";
 
-/// The class of a Connector, under both keys that the source document uses.
+/// Label of a `Connector`: its class. The webhook writes both keys. Selectors see them even where they are missing.
 pub const CONNECTOR_CLASS: [&str; 2] = [
     "connectors.cpaas.io/connectorclass",
     "connectors.alauda.io/connectorclass",
 ];
 
-/// The manager of a Role or RoleBinding.
+/// Label of a Role or RoleBinding: its manager, `connectors-approval`.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Name of the `AccessPolicy` that a Role or RoleBinding comes from.
+/// Label of a Role or RoleBinding: the name of the `AccessPolicy` that it comes from, if it has at most 63 characters.
 pub const ACCESS_POLICY: &str = "connectors.alauda.io/accessPolicy";
-/// UID of the `AccessPolicy` that a Role or RoleBinding comes from.
+/// Label of a Role or RoleBinding: the UID of the `AccessPolicy` that it comes from.
 pub const ACCESS_POLICY_UID: &str = "connectors.alauda.io/accessPolicyUid";
-/// Name of the `AccessRequest` that a Role or RoleBinding comes from.
+/// Label of a Role or RoleBinding: the name of the `AccessRequest` that it comes from, if it has at most 63 characters.
 pub const ACCESS_REQUEST: &str = "connectors.alauda.io/accessRequest";
-/// UID of the `AccessRequest` that a Role or RoleBinding comes from.
+/// Label of a Role or RoleBinding: the UID of the `AccessRequest` that it comes from.
 pub const ACCESS_REQUEST_UID: &str = "connectors.alauda.io/accessRequestUid";
 
 /// The API server refuses an object with a longer label value.

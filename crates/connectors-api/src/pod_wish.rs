@@ -10,8 +10,8 @@ mod volumes;
 use std::fmt;
 
 pub use attributes::{
-    EXPIRATION, FILES, LONGEST_ATTRIBUTES, MOST_CONNECTORS, OnRejected, PARAMS, VolumeAttributes,
-    WishError, connector,
+    ATTRIBUTES, EXPIRATION, FILES, KnownAttribute, LONGEST_ATTRIBUTES, MOST_CONNECTORS, OnRejected,
+    PARAMS, VolumeAttributes, WishError, connector,
 };
 pub use request::{asks_the_same, request};
 pub use volumes::{MOST_WANTED, VolumeTextError, Wanted, is_ours, wanted};

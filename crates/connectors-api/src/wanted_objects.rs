@@ -14,6 +14,7 @@ use crate::shared_fields::{FieldPath, SharedFields};
 use crate::template::{
     Budget, RenderError, RenderLabelsError, RenderProblem, RenderedLabels, TemplateData,
 };
+use crate::words::words;
 
 /// The objects that one check selects, all in the pod's namespace.
 #[derive(Clone, Debug)]
@@ -57,38 +58,25 @@ pub enum SelectsNothing {
     Invalid(String),
 }
 
-/// The reason why a check cannot be judged, as one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckTrouble {
-    /// The kind does not exist.
-    KindMissing,
-    /// Reading the kind is forbidden.
-    KindForbidden,
-    /// The controller reads the kind for its own work, so it is never read as a check.
-    KindRefused,
-    /// The kind is not namespaced.
-    KindNotNamespaced,
-    /// Nothing can be selected.
-    SelectorInvalid,
-    /// A selected object is unreadable.
-    ObjectUnreadable,
-    /// The objects between the pod and the approvals are too many or too large.
-    LineageTooLarge,
-}
-
-impl CheckTrouble {
-    /// The word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::KindMissing => "KindMissing",
-            Self::KindForbidden => "KindForbidden",
-            Self::KindRefused => "KindRefused",
-            Self::KindNotNamespaced => "KindNotNamespaced",
-            Self::SelectorInvalid => "SelectorInvalid",
-            Self::ObjectUnreadable => "ObjectUnreadable",
-            Self::LineageTooLarge => "LineageTooLarge",
-        }
+words! {
+    /// The reason why the request-controller cannot judge a check, as one word.
+    CheckTrouble {
+        /// The kind does not exist.
+        KindMissing,
+        /// Reading the kind is forbidden.
+        KindForbidden,
+        /// The controller reads the kind for its own work, so it is never read as a check.
+        KindRefused,
+        /// The kind is not namespaced.
+        KindNotNamespaced,
+        /// Nothing can be selected.
+        SelectorInvalid,
+        /// A selected object is unreadable.
+        ObjectUnreadable,
+        /// The objects between the pod and the approvals are too many or too large.
+        LineageTooLarge,
+        /// The evaluation service gave no result for the check, or did not name the objects that let through.
+        NotSaid,
     }
 }
 

@@ -251,7 +251,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         let starts = self.wish.on_rejected == OnRejected::ErrorFile && refusal.is_for_good();
         let error = PublishError::Denied(Box::new(refusal));
         if !starts {
-            self.tell(EventWord::Denied, &request.uid, error.text());
+            self.tell(EventWord::AccessDenied, &request.uid, error.text());
         }
         error
     }
@@ -275,7 +275,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
                 connector: self.connector.clone(),
             };
             let uid = request.map_or("", |request| &request.uid);
-            self.tell(EventWord::Unusable, uid, error.text());
+            self.tell(EventWord::AccessUnusable, uid, error.text());
             return Err(error);
         }
         self.unseen = Some((since, (pause * 2).min(LONGEST_PAUSE)));
@@ -321,7 +321,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
         self.awaited = quota_full(&self.connector.namespace);
         let note = format!("connector {}: {}", self.connector, self.awaited);
-        self.tell(EventWord::Pending, "", note);
+        self.tell(EventWord::AccessPending, "", note);
         AccessStep::Wait { again }
     }
 
@@ -330,7 +330,11 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
     fn elsewhere(&self, again: Option<Duration>) -> AccessStep {
         if !self.at_home() {
             let ConnectorKey { namespace, name } = self.connector;
-            self.tell(EventWord::Pending, "", waits_elsewhere(namespace, name));
+            self.tell(
+                EventWord::AccessPending,
+                "",
+                waits_elsewhere(namespace, name),
+            );
         }
         AccessStep::Wait { again }
     }
@@ -339,7 +343,7 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         let error = PublishError::Squatted {
             connector: self.connector.clone(),
         };
-        self.tell(EventWord::Denied, "", error.text());
+        self.tell(EventWord::AccessDenied, "", error.text());
         error
     }
 

@@ -54,7 +54,7 @@ mod tests {
 
     fn topic(request_uid: &str) -> Topic {
         Topic {
-            word: EventWord::Denied,
+            word: EventWord::AccessDenied,
             pod_uid: "uid-1".to_owned(),
             connector: ConnectorKey {
                 namespace: "tools".to_owned(),
@@ -71,7 +71,7 @@ mod tests {
         assert!(!events.is_news(topic("a")));
         assert!(events.is_news(topic("b")));
         let other = Topic {
-            word: EventWord::Revoked,
+            word: EventWord::AccessRevoked,
             ..topic("a")
         };
         assert!(events.is_news(other));

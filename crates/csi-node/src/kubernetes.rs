@@ -3,7 +3,7 @@
 mod live;
 mod review;
 
-use connectors_api::{AccessRequest, Connector, ConnectorClass, PodIdentity};
+use connectors_api::{AccessRequest, Connector, ConnectorClass, PodIdentity, told_words};
 use k8s_openapi::api::{
     authentication::v1::TokenReviewStatus, authorization::v1::SubjectAccessReviewSpec,
     storage::v1::CSIDriver,
@@ -32,43 +32,33 @@ pub(crate) enum Lookup<K> {
     Found(Box<K>),
 }
 
-/// The topic of an event for a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum EventWord {
-    /// Nothing is granted yet, and no request reports so.
-    Pending,
-    /// Access was finally refused.
-    Denied,
-    /// Access was granted in a way that no mount can use.
-    Unusable,
-    /// Access ended, and the content of the volume was removed.
-    Revoked,
-    /// The volume was mounted while nothing was gated, and keeps its content without a permission.
-    MountedWhileOff,
-    /// Access was finally refused, and the volume contains only an error.
-    MountedErrorFile,
+told_words! {
+    /// The events of the node plugin at a pod.
+    EventWord {
+        /// Nothing is granted yet, and no request reports so.
+        AccessPending,
+        /// Access was finally refused.
+        AccessDenied,
+        /// Access was granted in a way that no mount can use.
+        AccessUnusable,
+        /// Access ended, and the content of the volume was removed.
+        AccessRevoked,
+        /// The volume was mounted while nothing was gated, and keeps its content without a permission.
+        MountedWhileOff,
+        /// Access was finally refused, and the volume contains only an error.
+        MountedErrorFile,
+    }
 }
 
 impl EventWord {
-    /// The event's reason.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "AccessPending",
-            Self::Denied => "AccessDenied",
-            Self::Unusable => "AccessUnusable",
-            Self::Revoked => "AccessRevoked",
-            Self::MountedWhileOff => "MountedWhileOff",
-            Self::MountedErrorFile => "MountedErrorFile",
-        }
-    }
-
     /// Whether a person should look at it.
-    pub(crate) const fn is_warning(self) -> bool {
+    #[must_use]
+    pub const fn is_warning(self) -> bool {
         match self {
-            Self::Pending => false,
-            Self::Denied
-            | Self::Unusable
-            | Self::Revoked
+            Self::AccessPending => false,
+            Self::AccessDenied
+            | Self::AccessUnusable
+            | Self::AccessRevoked
             | Self::MountedWhileOff
             | Self::MountedErrorFile => true,
         }
@@ -141,23 +131,7 @@ mod tests {
         let (reasons, _) = reasons.split_once(']').unwrap();
         let mut allowed: Vec<&str> = reasons.split('\'').skip(1).step_by(2).collect();
         allowed.sort_unstable();
-        let all = [
-            EventWord::Pending,
-            EventWord::Denied,
-            EventWord::Unusable,
-            EventWord::Revoked,
-            EventWord::MountedWhileOff,
-            EventWord::MountedErrorFile,
-        ];
-        let mut written = all.map(|word| match word {
-            // Another word must be added to the list above.
-            EventWord::Pending
-            | EventWord::Denied
-            | EventWord::Unusable
-            | EventWord::Revoked
-            | EventWord::MountedWhileOff
-            | EventWord::MountedErrorFile => word.as_str(),
-        });
+        let mut written: Vec<_> = EventWord::ALL.iter().map(|it| it.as_str()).collect();
         written.sort_unstable();
         assert_eq!(allowed, written);
         assert!(POLICY.contains("'connectors.alauda.io/csi-node'"));

@@ -41,6 +41,7 @@ mod tool_cache;
 mod volume;
 
 pub use args::Args;
+pub use kubernetes::EventWord;
 pub use service::run;
 
 /// The generated types of the protocols that the kubelet speaks.

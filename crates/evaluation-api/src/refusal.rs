@@ -20,10 +20,10 @@ pub const FIELD: &str = "field";
 pub const NAMESPACE: &str = "namespace";
 
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $reason:ident $word:literal)+) => {
+    ($($(#[doc = $about:literal])+ $reason:ident $word:literal)+) => {
         /// One word per kind of refusal. Words may be added; the meaning of a word never changes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Reason { $($(#[$doc])* $reason,)+ }
+        pub enum Reason { $($(#[doc = $about])+ $reason,)+ }
 
         impl Reason {
             /// Every word.
@@ -33,6 +33,12 @@ macro_rules! reasons {
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$reason => $word,)+ }
+            }
+
+            /// The meaning of the word.
+            #[must_use]
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$reason => concat!($($about),+),)+ }
             }
         }
     };

@@ -7,22 +7,7 @@ macro_rules! explained_words {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
         pub enum $name { $($(#[doc = $about])+ $word,)+ }
 
-        impl $name {
-            /// Every word.
-            pub const ALL: &[Self] = &[$(Self::$word),+];
-
-            /// The word as it is printed.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$word => stringify!($word),)+ }
-            }
-
-            /// The meaning of the word.
-            #[must_use]
-            pub const fn about(self) -> &'static str {
-                match self { $(Self::$word => concat!($($about),+),)+ }
-            }
-        }
+        connectors_api::meanings! { $($of)+ => $name { $($($about)+ => $word,)+ } }
     };
 }
 pub(crate) use explained_words;

@@ -75,7 +75,7 @@ families! {
         /// Removed scheduling gates, by reason.
         pub gates_removed: counters_of(
             "connectors_pod_gates_removed_total", "Scheduling gates that were removed, by reason", &["reason"],
-            &GateEnd::ALL.map(GateEnd::as_str)
+            &GateEnd::ALL.iter().map(|it| it.as_str()).collect::<Vec<_>>()
         ),
         /// Refused removals of scheduling gates.
         pub gates_kept: counter(

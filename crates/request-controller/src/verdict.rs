@@ -11,6 +11,7 @@ use connectors_api::{
     judge::{ProofNeeded, proof_needed},
     lineage::RunKind,
     reason::AccessCheckReady,
+    wanted_objects::CheckTrouble,
 };
 use evaluation_api::{
     v1::{self, EvaluateChecksResponse, LineageObject, ObjectResult},
@@ -126,7 +127,7 @@ fn check(
     let said = said.and_then(|said| said.checks.iter().find(|said| said.check == wanted.check));
     let Some(said) = said else {
         return failed(
-            "NotSaid",
+            CheckTrouble::NotSaid.as_str(),
             "the evaluation service left this check out".to_owned(),
         );
     };
@@ -143,7 +144,7 @@ fn check(
     };
     if judged == AccessCheckReady::AccessCheckPassed && !borne_out {
         return failed(
-            "NotSaid",
+            CheckTrouble::NotSaid.as_str(),
             "the evaluation service did not say which objects let through".to_owned(),
         );
     }

@@ -30,16 +30,72 @@ pub const PARAMS: &str = "configuration.params";
 /// The lifetime of the pod's token.
 pub const EXPIRATION: &str = "token.expiration";
 const ON_REJECTED: &str = "onRejected";
-const KNOWN: [&str; 8] = [
-    CONNECTORS,
-    PERMISSION,
-    FILES,
-    PARAMS,
-    EXPIRATION,
-    ON_REJECTED,
-    NAME,
-    NAMESPACE,
+
+/// An attribute that the author of a pod may write.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownAttribute {
+    /// Its name.
+    pub name: &'static str,
+    /// The values that it may have.
+    pub values: &'static str,
+    /// Its value where it is not written; empty where it has none.
+    pub default: &'static str,
+    /// Its meaning.
+    pub about: &'static str,
+}
+
+/// Every attribute. A volume with another one is refused.
+pub const ATTRIBUTES: [KnownAttribute; 8] = [
+    KnownAttribute {
+        name: CONNECTORS,
+        values: "up to 16 of `namespace/name` or `name`, separated by commas",
+        default: "",
+        about: "The connectors, by their names. A name without a namespace is one of the pod's own namespace. Required, unless `connector.name` is there.",
+    },
+    KnownAttribute {
+        name: PERMISSION,
+        values: "`apis` or `proxy`",
+        default: "apis",
+        about: "The capability that the pod asks for, of all connectors of the volume.",
+    },
+    KnownAttribute {
+        name: FILES,
+        values: "up to 64 of a configuration, `!file` or `!class/file`, separated by commas",
+        default: "",
+        about: "The configurations of the connectors' classes whose files the volume holds. `!` leaves a file out, of all classes or of one.",
+    },
+    KnownAttribute {
+        name: PARAMS,
+        values: "a JSON object of objects of strings",
+        default: "{}",
+        about: "The values of the parameters of these configurations, by configuration and parameter.",
+    },
+    KnownAttribute {
+        name: EXPIRATION,
+        values: "a duration from `10m` to `24h`",
+        default: "",
+        about: "The least lifetime of the pod's token in the volume. It sets no lifetime: the volume is refused if the tokens of the installation live shorter.",
+    },
+    KnownAttribute {
+        name: ON_REJECTED,
+        values: "`Fail` or `ErrorFile`",
+        default: "Fail",
+        about: "The end of a pod that is refused for good. `Fail`: the mount fails. `ErrorFile`: the pod starts, and its volume holds the reason alone.",
+    },
+    KnownAttribute {
+        name: NAME,
+        values: "the name of a connector",
+        default: "",
+        about: "The older form of `connectors`, for one connector. It excludes `connectors`.",
+    },
+    KnownAttribute {
+        name: NAMESPACE,
+        values: "a namespace",
+        default: "the pod's own",
+        about: "The namespace of the connector that `connector.name` names.",
+    },
 ];
+
 /// The prefix of the keys that the kubelet adds.
 const KUBELET: &str = "csi.storage.k8s.io/";
 
@@ -131,7 +187,8 @@ impl VolumeAttributes {
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
         let mut names = written.keys();
-        let unknown = names.find(|name| !KNOWN.contains(name) && !name.starts_with(KUBELET));
+        let is_known = |name: &str| ATTRIBUTES.iter().any(|it| it.name == name);
+        let unknown = names.find(|name| !is_known(name) && !name.starts_with(KUBELET));
         if let Some(name) = unknown {
             return Err(WishError::Unknown {
                 name: quoted(name),
@@ -209,14 +266,15 @@ pub fn connector(namespace: &str, item: &str) -> Result<ConnectorKey, WishError>
 }
 
 fn hint(name: &str) -> String {
+    let known = ATTRIBUTES.map(|it| it.name);
     let likeness = |known: &&str| strsim::jaro_winkler(known, name);
-    let likely = KNOWN
+    let likely = known
         .into_iter()
         .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
         .filter(|known| likeness(known) >= LIKELY);
     match likely {
         Some(known) => format!("did you mean `{known}`?"),
-        None => format!("known here: {}", KNOWN.join(", ")),
+        None => format!("known here: {}", known.join(", ")),
     }
 }
 

@@ -266,7 +266,8 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             }
         };
         let note = format!("connector {connector}: {why}, the content of the volume was removed");
-        self.kubernetes.tell(&wish.pod, EventWord::Revoked, note);
+        self.kubernetes
+            .tell(&wish.pod, EventWord::AccessRevoked, note);
     }
 
     /// Removes all content from a volume whose marker says that it is empty.

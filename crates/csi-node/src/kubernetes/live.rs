@@ -29,6 +29,9 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
+/// The source of events of the node plugin: their field `reportingController`.
+const REPORTER: &str = "connectors.alauda.io/csi-node";
+
 /// The kubelet waits. So an attempt that hangs is soon given up, and the waiting call tries again itself.
 const CALLS: RetryPolicy = RetryPolicy {
     attempts: 3,
@@ -71,9 +74,8 @@ impl Parse<AccessRequest> for Strict {
 impl Live {
     /// Events name the driver and its node.
     pub(crate) fn new(client: Client, node: &str, metrics: Metrics) -> Self {
-        let controller = "connectors.alauda.io/csi-node";
         Self {
-            events: Publisher::new(client.clone(), controller, node),
+            events: Publisher::new(client.clone(), REPORTER, node),
             client,
             metrics,
         }

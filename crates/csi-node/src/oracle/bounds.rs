@@ -162,9 +162,14 @@ fn notes(story: &mut Story<'_>) {
         }
     }
     for ((process, pod, word, text), count) in counts {
-        let most = if [EventWord::Pending.as_str()].contains(&word) {
+        let most = if [EventWord::AccessPending.as_str()].contains(&word) {
             1
-        } else if [EventWord::Denied.as_str(), EventWord::Unusable.as_str()].contains(&word) {
+        } else if [
+            EventWord::AccessDenied.as_str(),
+            EventWord::AccessUnusable.as_str(),
+        ]
+        .contains(&word)
+        {
             // One for each request, and one for none.
             1 + uids.get(&pod).map_or(0, Vec::len)
         } else {

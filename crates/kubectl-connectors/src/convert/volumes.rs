@@ -16,8 +16,9 @@ const PERMISSION: &str = "permission";
 const ON_REJECTED: &str = "onRejected";
 /// An old built-in file.
 const OLD_CERTIFICATE: &str = "ca.cert";
-/// Asks the other product to pull the images of a pod.
+/// Annotation of pods under the other product, which pulls their images through that connector. It has no effect here.
 const PULL_ANNOTATION: &str = "connectors.cpaas.io/connector";
+/// Label of pods under the other product, beside the annotation for its images. It has no effect here.
 const PULL_LABEL: &str = "connectors.cpaas.io/proxy-inject";
 
 /// An object with converted volumes.

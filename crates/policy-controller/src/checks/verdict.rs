@@ -15,7 +15,7 @@ use super::suspects::Extent;
 
 /// The limit of named holders of a right.
 pub(super) const MOST_NAMED: usize = 3;
-/// The label that gives the chart's reader more kinds.
+/// Label of a `ClusterRole`: with it, the request-controller gets the rights of the role, and checks may read its kinds.
 const READER_LABEL: &str = "connectors.alauda.io/aggregate-to-check-reader=true";
 
 /// One word and one sentence.

@@ -12,7 +12,7 @@ use connectors_api::{
     pod_wish::VolumeTextError,
     reason::Ready,
     request_creation::Created,
-    request_order,
+    request_order, told_words,
 };
 
 use super::conditions;
@@ -28,51 +28,27 @@ const SOON: Duration = Duration::from_secs(1);
 /// The pause while an earlier request is being deleted.
 const GOING: Duration = Duration::from_secs(5);
 
-/// The reason why a gate is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GateEnd {
-    /// The pod may mount all of its connectors.
-    Allowed,
-    /// A connector was refused, for good.
-    Refused,
-    /// No volume of the pod mounts a connector.
-    NoConnector,
-    /// A volume cannot be mounted as it is written.
-    Unmountable,
-    /// There is no request for a connector, and none can be made now.
-    NoRequest,
-    /// The namespace has too many pods with the gate, or the pod asks for too much.
-    TooMany,
-    /// Pods do not wait with the gate any more.
-    Released,
+told_words! {
+    /// The reason why a gate is removed.
+    GateEnd {
+        /// The pod may mount all of its connectors.
+        Allowed,
+        /// A connector was refused, for good.
+        Refused,
+        /// No volume of the pod mounts a connector.
+        NoConnector,
+        /// A volume cannot be mounted as it is written.
+        Unmountable,
+        /// There is no request for a connector, and none can be made now.
+        NoRequest,
+        /// The namespace has too many pods with the gate, or the pod asks for too much.
+        TooMany,
+        /// Pods do not wait with the gate any more.
+        Released,
+    }
 }
 
 impl GateEnd {
-    /// Every reason.
-    pub const ALL: [Self; 7] = [
-        Self::Allowed,
-        Self::Refused,
-        Self::NoConnector,
-        Self::Unmountable,
-        Self::NoRequest,
-        Self::TooMany,
-        Self::Released,
-    ];
-
-    /// The reason in one word.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allowed => "Allowed",
-            Self::Refused => "Refused",
-            Self::NoConnector => "NoConnector",
-            Self::Unmountable => "Unmountable",
-            Self::NoRequest => "NoRequest",
-            Self::TooMany => "TooMany",
-            Self::Released => "Released",
-        }
-    }
-
     /// The reason as a sentence. All reasons for which no request waits in another namespace share one text.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
@@ -90,6 +66,16 @@ impl GateEnd {
     }
 }
 
+told_words! {
+    /// The events about the scheduling gate of a pod.
+    GateWord {
+        /// The gate was removed; the action and the message say why.
+        AccessGateRemoved,
+        /// The gate should be removed, and the API server does not let it go.
+        AccessGateKept,
+    }
+}
+
 /// The event at the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateTold {
@@ -104,8 +90,8 @@ impl GateTold {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Removed(_) => "AccessGateRemoved",
-            Self::Kept => "AccessGateKept",
+            Self::Removed(_) => GateWord::AccessGateRemoved.as_str(),
+            Self::Kept => GateWord::AccessGateKept.as_str(),
         }
     }
 

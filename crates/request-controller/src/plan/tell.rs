@@ -5,6 +5,7 @@ use connectors_api::{
     access_request::{AccessRequestStatus, GrantState, MatchedPolicy, Phase},
     policy_order::MOST_PER_CONNECTOR,
     reason::{ContextObjectValid, Ready},
+    told_words,
 };
 
 use super::{
@@ -30,40 +31,27 @@ pub(super) const STANDING: &str =
     "the pod needs no request: its service account may use the connector at any time";
 pub(super) const WRITING: &str = "the checks pass; the permission is being written";
 
-/// The kinds of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToldKind {
-    /// The request waits.
-    AccessPending,
-    /// Access was granted.
-    AccessGranted,
-    /// Access was revoked while the pod still runs.
-    AccessRevoked,
-    /// The pod ended, and access or the wait for it with it; or the request is no longer needed.
-    AccessEnded,
-    /// A check was rejected, or the wait was too long.
-    AccessRejected,
-    /// The request cannot be decided.
-    AccessInvalid,
-    /// A rejected or revoked request was deleted, so that its pod may get a new one.
-    AccessReset,
+told_words! {
+    /// The events of the request-controller.
+    ToldKind {
+        /// The request waits.
+        AccessPending,
+        /// Access was granted.
+        AccessGranted,
+        /// Access was revoked while the pod still runs.
+        AccessRevoked,
+        /// The pod ended, and access or the wait for it with it; or the request is no longer needed.
+        AccessEnded,
+        /// A check was rejected, or the wait was too long.
+        AccessRejected,
+        /// The request cannot be decided.
+        AccessInvalid,
+        /// A rejected or revoked request was deleted, so that its pod may get a new one.
+        AccessReset,
+    }
 }
 
 impl ToldKind {
-    /// The reason of the event.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AccessPending => "AccessPending",
-            Self::AccessGranted => "AccessGranted",
-            Self::AccessRevoked => "AccessRevoked",
-            Self::AccessEnded => "AccessEnded",
-            Self::AccessRejected => "AccessRejected",
-            Self::AccessInvalid => "AccessInvalid",
-            Self::AccessReset => "AccessReset",
-        }
-    }
-
     /// True for events of the type Warning.
     #[must_use]
     pub const fn is_warning(self) -> bool {

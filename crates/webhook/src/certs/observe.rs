@@ -30,7 +30,7 @@ pub(crate) const AUTHORITY: &str = "connectors-ca";
 pub(crate) const BUNDLE: &str = "connectors-ca";
 /// Its key.
 pub(crate) const BUNDLE_KEY: &str = "ca.crt";
-/// When the bundle was last changed.
+/// Annotation of `ConfigMap` `connectors-ca`: the time when the bundle was last changed.
 pub(crate) const CHANGED: &str = "connectors.alauda.io/ca-changed";
 /// The keys of a Secret of type `kubernetes.io/tls`: certificate and private key.
 pub(crate) const TLS_KEYS: [&str; 2] = ["tls.crt", "tls.key"];

@@ -142,7 +142,7 @@ async fn a_request_that_is_over_fails_the_mount_at_once_and_is_told_once() {
             assert_eq!(code(&result), Code::PermissionDenied);
             assert!(!text(&result).contains("sentence"));
         }
-        assert_eq!(told(&world), [EventWord::Denied], "{phase}");
+        assert_eq!(told(&world), [EventWord::AccessDenied], "{phase}");
         assert_eq!(calls(&world, "create"), 0);
     }
 }
@@ -202,7 +202,7 @@ async fn a_grant_that_no_mount_can_use_fails_with_an_event_of_its_own() {
         );
         assert_eq!(before.elapsed(), Duration::from_secs(5));
         assert!(calls(&world, "review") < 20);
-        assert_eq!(told(&world), [EventWord::Unusable]);
+        assert_eq!(told(&world), [EventWord::AccessUnusable]);
     }
 }
 
@@ -247,7 +247,7 @@ async fn another_request_under_the_name_is_never_adopted() {
             matches!(result, Err(PublishError::Squatted { .. })),
             "{result:?}"
         );
-        assert_eq!(told(&world), [EventWord::Denied]);
+        assert_eq!(told(&world), [EventWord::AccessDenied]);
     }
 }
 
@@ -303,7 +303,7 @@ async fn a_pod_of_another_namespace_cannot_tell_why_no_request_is_made() {
         "connector tools/harbor: no access is granted to this pod yet"
     );
     let note = "connector tools/harbor: access is not granted yet; whoever looks after namespace tools can tell more";
-    assert_eq!(expected.2, [(EventWord::Pending, note.to_owned())]);
+    assert_eq!(expected.2, [(EventWord::AccessPending, note.to_owned())]);
     for world in [&missing, &full] {
         assert_eq!(seen_from_elsewhere(world).await, expected);
     }
@@ -392,7 +392,7 @@ async fn at_home_a_pod_is_told_that_the_quota_is_used_up() {
         let says = "connector shop/own: no AccessRequest can be made, the quota of namespace shop is used up";
         assert!(text(&result).starts_with(says), "{}", text(&result));
     }
-    assert_eq!(told(&world), [EventWord::Pending]);
+    assert_eq!(told(&world), [EventWord::AccessPending]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,7 +48,7 @@ async fn a_grant_that_is_written_again_and_again_is_unusable_after_the_same_time
             "{:?}",
             before.elapsed()
         );
-        assert_eq!(told(&world), [EventWord::Unusable]);
+        assert_eq!(told(&world), [EventWord::AccessUnusable]);
     }
 }
 
@@ -111,7 +111,7 @@ async fn a_rejected_pod_is_told_once_and_asks_for_nothing_however_long_the_kubel
         assert_eq!(code(&publish(&world).await), Code::PermissionDenied);
         sleep(Duration::from_mins(1)).await;
     }
-    assert_eq!(told(&world), [EventWord::Denied]);
+    assert_eq!(told(&world), [EventWord::AccessDenied]);
     assert_eq!(calls(&world, "create"), 0);
 }
 

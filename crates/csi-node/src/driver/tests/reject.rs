@@ -69,7 +69,7 @@ async fn without_the_attribute_or_with_fail_a_rejection_fails_the_mount() {
         let world = rejected();
         let result = call(&world, request).await;
         assert_eq!(code(&result), Code::PermissionDenied);
-        assert_eq!(told(&world), [EventWord::Denied]);
+        assert_eq!(told(&world), [EventWord::AccessDenied]);
         assert_eq!(calls(&world, "get request"), 0);
     }
 }

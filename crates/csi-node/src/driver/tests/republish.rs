@@ -24,7 +24,7 @@ async fn a_volume_whose_access_ended_is_emptied_without_an_error() {
         publish(&world).await.unwrap();
         assert_eq!(world.mounter.node().emptied, 1);
     }
-    assert_eq!(told(&world), [EventWord::Revoked]);
+    assert_eq!(told(&world), [EventWord::AccessRevoked]);
     world.evaluator.says("tools/harbor", Some(granted()));
     publish(&world).await.unwrap();
     assert_eq!(world.mounter.node().refilled, 1);

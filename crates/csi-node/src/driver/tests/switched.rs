@@ -51,7 +51,10 @@ async fn the_hard_way_empties_it_and_says_why() {
         publish(&world).await.unwrap();
         assert!(!mounted(&world));
     }
-    assert_eq!((told(&world), kept(&world)), (vec![EventWord::Revoked], 0));
+    assert_eq!(
+        (told(&world), kept(&world)),
+        (vec![EventWord::AccessRevoked], 0)
+    );
     let note = world.kubernetes.cluster().told[0].1.clone();
     assert!(note.contains("mounted while approvals were off"), "{note}");
 }
@@ -136,7 +139,7 @@ async fn where_nothing_can_be_asked_for_the_content_stays_until_it_can() {
         }
         assert_eq!(
             told(&world),
-            [EventWord::Pending, EventWord::MountedWhileOff]
+            [EventWord::AccessPending, EventWord::MountedWhileOff]
         );
         assert!(world.kubernetes.cluster().requests.is_empty());
         world.kubernetes.cluster().created = Created::Made;

@@ -203,7 +203,7 @@ async fn an_event_is_about_the_very_pod() {
     let (live, calls) = server(201, &json!({"metadata": {}, "eventTime": null}));
     live.tell(
         &wish(&["tools/harbor"]).pod,
-        EventWord::Denied,
+        EventWord::AccessDenied,
         "no".to_owned(),
     );
     while calls.lock().unwrap().is_empty() {

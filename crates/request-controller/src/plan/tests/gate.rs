@@ -368,8 +368,8 @@ fn a_request_that_is_not_accepted_takes_the_gate_away() {
 /// A pod of another namespace learns neither what is there nor why no request waits.
 #[test]
 fn the_event_has_one_text_for_each_reason_and_names_nothing() {
-    let ends = GateEnd::ALL.map(GateTold::Removed);
-    let told: Vec<_> = ends.into_iter().chain([GateTold::Kept]).collect();
+    let ends = GateEnd::ALL.iter().map(|it| GateTold::Removed(*it));
+    let told: Vec<_> = ends.chain([GateTold::Kept]).collect();
     let mut notes: Vec<_> = told.iter().map(|it| it.note()).collect();
     assert!(
         notes
@@ -383,6 +383,6 @@ fn the_event_has_one_text_for_each_reason_and_names_nothing() {
     notes.sort();
     notes.dedup();
     assert_eq!(notes.len(), told.len());
-    let words: std::collections::BTreeSet<_> = GateEnd::ALL.map(GateEnd::as_str).into();
+    let words: std::collections::BTreeSet<_> = GateEnd::ALL.iter().map(|it| it.as_str()).collect();
     assert_eq!(words.len(), GateEnd::ALL.len());
 }
