@@ -4,6 +4,7 @@ mod held;
 mod metrics;
 mod monitoring;
 mod pictures;
+mod reference;
 mod spans;
 mod tree;
 

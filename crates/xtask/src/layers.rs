@@ -63,7 +63,7 @@ pub(crate) const SERVICES: [&str; 5] = [
 pub(crate) const PLUGIN: &str = "kubectl-connectors";
 
 /// Never part of a program that ships.
-const FOR_TESTS: [&str; 4] = ["campaign", "e2e", "input-properties", "testkit"];
+pub(crate) const FOR_TESTS: [&str; 4] = ["campaign", "e2e", "input-properties", "testkit"];
 /// The only crates that may use those: they do not ship either.
 const DEVELOPMENT: [&str; 4] = ["campaign", "e2e", "testkit", "xtask"];
 

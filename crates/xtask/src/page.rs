@@ -44,6 +44,9 @@ impl Page {
     pub(crate) fn links(&self) -> Vec<Piece> {
         let mut links = Vec::new();
         for (number, line) in self.text.lines().enumerate() {
+            // In the code of a table, these characters are part of a pattern.
+            let prose = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
+            let line = if line.starts_with('|') { &prose } else { line };
             for rest in line.split("](").skip(1) {
                 let Some((target, _)) = rest.split_once(')') else {
                     continue;
@@ -90,6 +93,13 @@ pub(crate) fn target<'a>(from: &str, link: &'a str) -> Option<(String, &'a str)>
         }
     }
     Some((folders.join("/"), anchor))
+}
+
+#[test]
+fn a_pattern_in_the_code_of_a_table_is_no_link() {
+    let page = Page::of("docs/a.md", "| `[a](b)` | [`c`](d.md) |\n[`e`](f.md)\n");
+    let links = page.links().into_iter().map(|it| it.text);
+    assert_eq!(links.collect::<Vec<_>>(), ["d.md", "f.md"]);
 }
 
 #[test]

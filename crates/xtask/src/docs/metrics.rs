@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tree::is_snake;
-use crate::page::is_of;
+use super::tree::{self, is_snake};
 
 /// A family of metrics.
 #[derive(Debug, PartialEq)]
@@ -23,15 +22,8 @@ impl Family {
 
 /// All families, in the order of the files that register them; those of `service-kit` are of the crates that name them.
 pub(super) fn families(files: &BTreeMap<String, String>) -> Vec<Family> {
-    let shipped = files.iter().filter_map(|(path, text)| {
-        let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
-        let is_test = file.contains("test") || file.starts_with("oracle");
-        let is_code = is_of(file, "rs") && !is_test;
-        // Of a file with tests, the part before them.
-        let code = text.split("#[cfg(test)]\nmod tests {").next()?;
-        is_code.then_some((name, code.split("#[test]").next()?))
-    });
-    let shipped: Vec<(&str, &str)> = shipped.collect();
+    let sources = tree::sources(files).into_iter();
+    let shipped: Vec<(&str, &str)> = sources.map(|it| (it.member, it.code)).collect();
     let mut families = Vec::new();
     for (name, text) in &shipped {
         if !["families! {", ".register(Box::new("]

@@ -6,13 +6,47 @@ use std::{
     path::Path,
 };
 
-use crate::page::is_of;
+use crate::{layers, page::is_of};
 
 /// The files of the repository, by path and text, without build results.
 pub(super) fn files(repository: &Path) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     collect(repository, "", &mut files);
     files
+}
+
+/// A source file of a crate, without its tests.
+pub(super) struct SourceCode<'a> {
+    /// The crate.
+    pub(super) member: &'a str,
+    /// The path below `src`.
+    pub(super) file: &'a str,
+    pub(super) code: &'a str,
+}
+
+/// The sources of all crates. Files that only tests use are left out.
+pub(super) fn sources(files: &BTreeMap<String, String>) -> Vec<SourceCode<'_>> {
+    let sources = files.iter().filter_map(|(path, text)| {
+        let (member, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
+        let mut segments = file.split('/');
+        let is_test = segments.any(|it| it.starts_with("test")) || file.starts_with("oracle");
+        let is_code = is_of(file, "rs") && !is_test;
+        // Of a file with tests, the part before them.
+        let code = text.split("#[cfg(test)]\nmod tests {").next()?;
+        let code = code.split("#[test]").next()?;
+        is_code.then_some(SourceCode { member, file, code })
+    });
+    sources.collect()
+}
+
+/// Those of the crates that ship.
+pub(super) fn shipped(files: &BTreeMap<String, String>) -> Vec<SourceCode<'_>> {
+    let mut shipped = sources(files);
+    shipped.retain(|it| {
+        let is_for_tests = layers::FOR_TESTS.contains(&it.member);
+        !is_for_tests && !it.member.starts_with("xtask")
+    });
+    shipped
 }
 
 /// The repository, as far as documents speak of it.
