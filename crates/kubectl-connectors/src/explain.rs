@@ -10,6 +10,7 @@ mod force;
 pub mod foresee;
 mod next;
 mod next_checks;
+mod next_run;
 mod observe;
 pub mod offline;
 mod seen;

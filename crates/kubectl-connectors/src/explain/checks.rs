@@ -1,5 +1,7 @@
 //! The results of checks: as judged now, or as the status of the request records them.
 
+use std::fmt::Write as _;
+
 use connectors_api::AccessPolicySpec;
 use connectors_api::access_policy::{Check, Match, ObjectKind};
 use connectors_api::access_request::{CheckRef, MatchedPolicy};
@@ -88,7 +90,7 @@ pub(super) fn rules(judged: &PolicyJudged) -> Option<Result<Vec<RuleShown>, Stri
                 verbs: it.verbs.clone(),
             })
             .collect()),
-        Err(no_rules) => Err(no_rules.to_string()),
+        Err(no_rules) => Err(format!("{}: {no_rules}", no_rules.reason())),
     })
 }
 
@@ -139,7 +141,12 @@ fn one(
                     problem.clone(),
                 ),
                 _ if said.reason == ResultReason::Judge(JudgeReason::NoObjects) => {
-                    (Some(said.verdict), reason, wanted.none_found(namespace))
+                    let mut message = wanted.none_found(namespace);
+                    if let Some(name) = &read.going {
+                        let kind = &wanted.kind.kind;
+                        let _ = write!(message, "; {kind} {name} is being deleted");
+                    }
+                    (Some(said.verdict), reason, message)
                 }
                 _ => (Some(said.verdict), reason, said.message.clone()),
             }
@@ -153,6 +160,14 @@ fn one(
     });
     let mut candidates: Vec<_> = candidates.collect();
     candidates.sort_by(|a, b| a.name.cmp(&b.name));
+    let incomplete = ResultReason::Judge(JudgeReason::LineageIncomplete);
+    let unread = candidates.iter().find(|it| it.reason == UNREAD);
+    let (verdict, reason, message) = match unread {
+        Some(unread) if said.reason == incomplete && reason == incomplete.as_str() => {
+            (None, UNREAD.to_owned(), unread.message.clone())
+        }
+        Some(_) | None => (verdict, reason, message),
+    };
     CheckShown {
         verdict,
         reason,
@@ -213,19 +228,40 @@ fn candidate(
         group: it.is_group,
         name: it.name,
     });
+    let (verdict, reason, message) = match unread_link(read, judged) {
+        Some(message) => (None, UNREAD, message),
+        None => (
+            Some(judged.verdict),
+            judged.reason.as_str(),
+            judged.message.clone(),
+        ),
+    };
     CandidateShown {
         kind: object.kind.clone(),
         name: NamespacedName::new(&object.namespace, &object.name),
         state: judged.state.clone(),
-        verdict: Some(judged.verdict),
-        reason: judged.reason.as_str().to_owned(),
-        message: judged.message.clone(),
+        verdict,
+        reason: reason.to_owned(),
+        message,
         approved_by: judged.approved_by.clone(),
         approvers: approvers.collect(),
         writers: read.writers.clone(),
         links,
         run_creator: judged.run_creator.clone(),
     }
+}
+
+/// Why a proof is not known that lacks an object. To the judge, an object that could not be read is not there.
+fn unread_link(read: &CandidateRead, judged: &ObjectJudgement) -> Option<String> {
+    if judged.reason != JudgeReason::LineageIncomplete.into() {
+        return None;
+    }
+    let mut links = read.links.iter();
+    let LinkRead { kind, name, .. } = links.find(|it| it.is_there.is_none())?;
+    Some(format!(
+        "{kind} {name} could not be read, so it is not known whether {} belongs to the pod's run",
+        judged.object
+    ))
 }
 
 fn link(read: &LinkRead, proven: &[(&str, &str)]) -> LinkShown {

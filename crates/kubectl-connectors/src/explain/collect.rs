@@ -48,9 +48,19 @@ pub(super) struct CheckLook<'a> {
     pub(super) reader: Option<&'a authz::User>,
 }
 
+/// The account that reads the objects of checks.
+pub(super) fn reader(system_namespace: &str) -> authz::User {
+    authz::User::service_account(system_namespace, "request-controller")
+}
+
 /// Judges the policies that apply and have not decided yet.
 pub(super) async fn judge_all(reads: &ClusterReads, modules: &Modules, observed: &mut Observed) {
-    Box::pin(judge_these(reads, modules, observed, CheckLook::default())).await;
+    let reader = reader(&observed.system_namespace);
+    let look = CheckLook {
+        reader: Some(&reader),
+        ..CheckLook::default()
+    };
+    Box::pin(judge_these(reads, modules, observed, look)).await;
 }
 
 /// The same, with what else is looked at.
@@ -152,6 +162,15 @@ pub(super) fn is_found(object: &Value, wanted: &WantedObjects, namespace: &str) 
 /// A link by kind and name.
 type LinkKey = (&'static str, &'static str, String);
 
+/// The objects of a check that were listed and do not count.
+#[derive(Debug, Default)]
+struct UncountedObjects {
+    /// Why some of them could not be read.
+    unread: Option<String>,
+    /// The name of one that is being deleted.
+    going: Option<String>,
+}
+
 struct Collector<'a> {
     reads: &'a ClusterReads,
     modules: &'a Modules,
@@ -237,26 +256,27 @@ impl Collector<'_> {
 
     async fn check(&mut self, check: &Check, wanted: WantedObjects) -> CheckRead {
         let module = check.state.as_ref().is_some_and(|it| !it.rego.is_empty());
-        let (found, problem) = match self.candidates(&wanted).await {
-            Ok((found, problem)) => (Ok(found), problem),
-            Err(problem) => (Err(problem), None),
+        let (found, listed) = match self.candidates(&wanted).await {
+            Ok((found, listed)) => (Ok(found), listed),
+            Err(problem) => (Err(problem), UncountedObjects::default()),
         };
         CheckRead {
             wanted,
             has_module: module,
             found,
-            problem,
+            problem: listed.unread,
+            going: listed.going,
         }
     }
 
     async fn candidates(
         &mut self,
         wanted: &WantedObjects,
-    ) -> Result<(Vec<CandidateRead>, Option<String>), CheckProblem> {
+    ) -> Result<(Vec<CandidateRead>, UncountedObjects), CheckProblem> {
         let kind = &wanted.kind;
         // No objects are read of a kind that is never an approval. The judge refuses the check.
         if !may_approve(kind) {
-            return Ok((Vec::new(), None));
+            return Ok((Vec::new(), UncountedObjects::default()));
         }
         let trouble = |word, message| Err(CheckProblem::Trouble(word, message));
         let selection = match &wanted.selection {
@@ -293,18 +313,24 @@ impl Collector<'_> {
             },
             (Err(missed), _) => return Err(CheckProblem::Unread(missed)),
         };
-        let counts = |object: &Value| {
-            let is_going = object.pointer("/metadata/deletionTimestamp").is_some();
-            let has_fields = selection.fields.as_ref();
-            !is_going && has_fields.is_none_or(|it| it.matches(object))
+        let is_selected = |object: &Value| {
+            let fields = selection.fields.as_ref();
+            fields.is_none_or(|it| it.matches(object))
         };
-        let objects = listed.objects.into_iter().filter(counts);
+        let is_going = |it: &Value| it.pointer("/metadata/deletionTimestamp").is_some();
+        let objects = listed.objects.into_iter().filter(is_selected);
+        let (going, objects): (Vec<_>, Vec<_>) = objects.partition(is_going);
+        let going = going.first().and_then(|it| text(it, "/metadata/name"));
+        let left_out = UncountedObjects {
+            unread: listed.problem,
+            going: going.map(str::to_owned),
+        };
         let candidate = |object| CandidateRead {
             object,
             links: Vec::new(),
             writers: None,
         };
-        Ok((objects.map(candidate).collect(), listed.problem))
+        Ok((objects.into_iter().map(candidate).collect(), left_out))
     }
 
     /// True if it is known that the reader may not list the objects of a kind. A user without the right to ask takes the

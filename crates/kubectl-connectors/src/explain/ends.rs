@@ -59,10 +59,16 @@ fn of_wait(access: &AccessRead, shown: &AccessShown) -> Vec<EndShown> {
             ends.push(end(EndCause::ChecksPass, None, message));
         }
         [policy] => {
-            let message = format!(
-                "every check of policy {} passes: access is granted",
-                policy.name
-            );
+            let mut all = shown.policies.iter();
+            let corrected = all.any(|it| it.name == policy.name && it.grants_nothing());
+            let message = if corrected {
+                format!("policy {} is corrected: access is granted", policy.name)
+            } else {
+                format!(
+                    "every check of policy {} passes: access is granted",
+                    policy.name
+                )
+            };
             ends.push(end(EndCause::ChecksPass, None, message));
             let message = "a check object says no: the request is rejected, for this pod for good";
             ends.push(end(EndCause::Rejection, None, message));

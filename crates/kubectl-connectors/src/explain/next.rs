@@ -9,10 +9,12 @@ use connectors_api::reason::{AccessCheckReady, Ready};
 
 use super::force::{GrantForce, GrantLack};
 use super::next_checks::of_policy;
-use super::report::{AccessShown, AccessWord, NextShown, PodWord, PolicyShown, VerdictSource};
+use super::report::{
+    AccessShown, AccessWord, GatingWord, NextShown, PodWord, PolicyShown, VerdictSource,
+};
 use super::seen::{AccessRead, Observed};
 use super::steps::{INSTALLER, administrator, command, none};
-use crate::terms::shell;
+use crate::terms::{NamespacedName, shell};
 use crate::unread::Presence;
 
 /// The next commands.
@@ -92,12 +94,8 @@ fn not_in_force(
             ),
             _,
         ) => {
-            let system = &observed.system_namespace;
-            vec![command(
-                INSTALLER,
-                format!("kubectl -n {system} logs deployment/request-controller --tail=20"),
-                "the request-controller takes back what is over and writes what is missing, when it runs",
-            )]
+            let effect = "the request-controller takes back what is over and writes what is missing, when it runs";
+            vec![log(observed, effect)]
         }
     }
 }
@@ -126,6 +124,16 @@ fn granted(observed: &Observed) -> Vec<NextShown> {
         format!("kubectl -n {} describe pod {}", name.namespace, name.name),
         "the pod has access; if it does not start within a minute or two, its events say why",
     )]
+}
+
+/// The log of the request-controller.
+fn log(observed: &Observed, effect: &str) -> NextShown {
+    let system = &observed.system_namespace;
+    command(
+        INSTALLER,
+        format!("kubectl -n {system} logs deployment/request-controller --tail=20"),
+        effect,
+    )
 }
 
 fn switch_on(observed: &Observed) -> NextShown {
@@ -204,6 +212,10 @@ fn closes_a_run(shown: &AccessShown) -> bool {
 fn waits(observed: &Observed, access: &AccessRead, shown: &AccessShown) -> Vec<NextShown> {
     let namespace = &access.connector.namespace;
     match shown.request.as_ref().and_then(|it| it.reason) {
+        Some(Ready::ApprovalsDisabled) if observed.gating() == GatingWord::On => {
+            let effect = "the setting says on, and the request-controller acts on it within moments; its log says why not";
+            return vec![log(observed, effect)];
+        }
         Some(Ready::ApprovalsDisabled) => return vec![switch_on(observed)],
         Some(Ready::PodTerminating) => {
             return vec![none(
@@ -228,12 +240,8 @@ fn waits(observed: &Observed, access: &AccessRead, shown: &AccessShown) -> Vec<N
             )];
         }
         Some(Ready::GrantNotWritten) => {
-            let system = &observed.system_namespace;
-            return vec![command(
-                INSTALLER,
-                format!("kubectl -n {system} logs deployment/request-controller --tail=20"),
-                "the checks pass, and the grant could not be written; it is tried again",
-            )];
+            let effect = "the checks pass, and the grant could not be written; it is tried again";
+            return vec![log(observed, effect)];
         }
         Some(_) | None => {}
     }
@@ -285,6 +293,37 @@ fn wanted_of(access: &AccessRead, policy: &PolicyShown) -> String {
     format!("policy {}: {}", policy.name, checks.join(", "))
 }
 
+/// A policy that would apply after a change.
+fn of_near(namespace: &str, account: &NamespacedName, near: &PolicyShown) -> NextShown {
+    let effect = match near.applies {
+        PolicyWord::OtherSubject => format!(
+            "add {{kind: ServiceAccount, namespace: {}, name: {}}} to its requesters",
+            account.namespace, account.name
+        ),
+        PolicyWord::TooMany => {
+            return command(
+                administrator(namespace),
+                format!(
+                    "kubectl -n {namespace} get accesspolicies --sort-by=.metadata.creationTimestamp"
+                ),
+                near.because.clone(),
+            );
+        }
+        PolicyWord::Unreadable => format!("correct it: {}", near.because),
+        PolicyWord::Yes
+        | PolicyWord::Absent
+        | PolicyWord::OtherPermission
+        | PolicyWord::OtherName
+        | PolicyWord::OtherLabels
+        | PolicyWord::Gone => near.because.clone(),
+    };
+    command(
+        administrator(namespace),
+        format!("kubectl -n {namespace} edit accesspolicy {}", near.name),
+        effect,
+    )
+}
+
 fn without_policy(observed: &Observed, access: &AccessRead, shown: &AccessShown) -> NextShown {
     let namespace = &access.connector.namespace;
     let applying = || {
@@ -314,28 +353,12 @@ fn without_policy(observed: &Observed, access: &AccessRead, shown: &AccessShown)
         };
         return none(format!("{who}: {}", wanted.join("; or ")));
     }
-    let near = shown.policies.iter().find(|it| it.is_near());
+    let first = |is: &dyn Fn(&PolicyShown) -> bool| shown.policies.iter().find(|it| is(it));
+    let near = first(&|it| it.applies == PolicyWord::TooMany)
+        .or_else(|| first(&PolicyShown::is_near))
+        .or_else(|| first(&|it| it.applies == PolicyWord::Unreadable));
     if let Some(near) = near {
-        let account = &observed.account;
-        let effect = match near.applies {
-            PolicyWord::OtherSubject => format!(
-                "add {{kind: ServiceAccount, namespace: {}, name: {}}} to its requesters",
-                account.namespace, account.name
-            ),
-            PolicyWord::Yes
-            | PolicyWord::Absent
-            | PolicyWord::OtherPermission
-            | PolicyWord::OtherName
-            | PolicyWord::OtherLabels
-            | PolicyWord::TooMany
-            | PolicyWord::Unreadable
-            | PolicyWord::Gone => near.because.clone(),
-        };
-        return command(
-            administrator(namespace),
-            format!("kubectl -n {namespace} edit accesspolicy {}", near.name),
-            effect,
-        );
+        return of_near(namespace, &observed.account, near);
     }
     command(
         administrator(namespace),

@@ -8,10 +8,11 @@ use connectors_api::reason::AccessCheckReady;
 use connectors_api::wanted_objects::{CheckTrouble, SelectsNothing};
 
 use super::checks::{NOT_RUN, UNREAD};
-use super::report::{ApproverWord, CandidateShown, CheckShown, NextShown, PolicyShown};
+use super::next_run;
+use super::report::{CandidateShown, CheckShown, LinkWord, NextShown, PolicyShown};
 use super::seen::{AccessRead, CheckRead, Observed};
-use super::steps::{INSTALLER, administrator, command, none};
-use crate::terms::{NamespacedName, shell};
+use super::steps::{INSTALLER, administrator, approve, command, none};
+use crate::terms::shell;
 
 /// The commands that would let the open checks of a policy pass.
 pub(super) fn of_policy(
@@ -93,6 +94,9 @@ fn of_check(
             check.of, check.name, policy.name
         ))];
     }
+    if is_trouble(CheckTrouble::KindForbidden) {
+        return vec![none(format!("ask {INSTALLER}: {}", check.message))];
+    }
     let is_of_policy = is_trouble(CheckTrouble::KindNotNamespaced)
         || is(JudgeReason::KindRefused)
         || is(JudgeReason::ProofUnavailable)
@@ -107,43 +111,71 @@ fn of_check(
             check.name, check.message
         ))];
     }
+    if is_trouble(CheckTrouble::ObjectUnreadable) {
+        let effect = |_: &CheckRead| {
+            format!(
+                "{}: nothing passes while it is there. Delete it, or write it anew",
+                check.message
+            )
+        };
+        return vec![look(observed, check, read, effect)];
+    }
     if check.candidates.is_empty() {
-        return vec![nothing_found(observed, check, read)];
+        return vec![look(observed, check, read, nothing_found)];
     }
     let open = check
         .candidates
         .iter()
         .filter(|it| it.verdict != Some(AccessCheckReady::AccessCheckPassed));
-    open.map(|it| of_candidate(observed, check, it, read))
-        .collect()
+    open.map(|it| {
+        if it.reason == LineageReason::Unreadable.as_str() {
+            // The API server gives every object an identity: the policy selects another version.
+            return edit(format!("correct its check {}: {}", check.name, it.message));
+        }
+        of_candidate(observed, check, it, read)
+    })
+    .collect()
 }
 
-/// A check that found nothing yet.
-fn nothing_found(observed: &Observed, check: &CheckShown, read: Option<&CheckRead>) -> NextShown {
-    let Some(kind) = read.map(|it| &it.wanted.kind) else {
+/// A look at the objects of a check.
+fn look(
+    observed: &Observed,
+    check: &CheckShown,
+    read: Option<&CheckRead>,
+    effect: impl FnOnce(&CheckRead) -> String,
+) -> NextShown {
+    let Some(read) = read else {
         return none(check.message.clone());
     };
-    let labels = read.and_then(|it| it.wanted.selection.as_ref().ok());
-    let labels = labels.map(|it| it.labels.to_string()).unwrap_or_default();
+    let labels = read.wanted.selection.as_ref();
+    let labels = labels.map_or_else(|_| String::new(), |it| it.labels.to_string());
     let namespace = observed.pod.as_ref().map_or("", |it| &it.name.namespace);
-    let effect = if kind.kind == "ApprovalTask" {
-        "shows whether the run has come to its approval: Tekton creates it when the run gets there"
-            .to_owned()
-    } else {
-        format!(
-            "stays empty until a {} with these labels is created; then it is looked at",
-            kind.kind
-        )
-    };
+    let resource = resource(observed, &read.wanted.kind);
     command(
         "",
         format!(
-            "kubectl -n {namespace} get {} -l {}",
-            resource(observed, kind),
+            "kubectl -n {namespace} get {resource} -l {}",
             shell(&labels)
         ),
-        effect,
+        effect(read),
     )
+}
+
+/// The wait of a check that found nothing yet.
+fn nothing_found(read: &CheckRead) -> String {
+    let kind = &read.wanted.kind.kind;
+    match &read.going {
+        Some(name) => format!(
+            "shows {kind} {name}, which is being deleted; a new one is looked at when it is created"
+        ),
+        None if kind == "ApprovalTask" => {
+            "shows whether the run has come to its approval: Tekton creates it when the run gets there"
+                .to_owned()
+        }
+        None => {
+            format!("stays empty until a {kind} with these labels is created; then it is looked at")
+        }
+    }
 }
 
 fn resource(observed: &Observed, kind: &ObjectKind) -> String {
@@ -160,12 +192,12 @@ fn of_candidate(
 ) -> NextShown {
     let CandidateShown { kind, name, .. } = candidate;
     let is = |word: JudgeReason| candidate.reason == word.as_str();
-    if kind == "ApprovalTask" {
-        return of_approval_task(candidate);
+    let has_module = read.is_some_and(|it| it.has_module);
+    if kind == "ApprovalTask" && !(has_module && is_proven(candidate)) {
+        return next_run::of_approval_task(candidate);
     }
-    let (kind, has_module) = match read {
-        Some(read) => (read.wanted.kind.clone(), read.has_module),
-        None => return none(candidate.message.clone()),
+    let Some(kind) = read.map(|it| it.wanted.kind.clone()) else {
+        return none(candidate.message.clone());
     };
     let resource = resource(observed, &kind);
     let who = match &candidate.writers {
@@ -199,64 +231,8 @@ fn of_candidate(
     approve(who, &resource, &kind.kind, name)
 }
 
-/// The command that answers, with a look at what the answer opens.
-fn approve(who: String, resource: &str, kind: &str, name: &NamespacedName) -> NextShown {
-    command(
-        who,
-        format!(
-            "kubectl connectors approve {resource}/{} -n {}",
-            shell(&name.name),
-            name.namespace
-        ),
-        format!("approves {kind} {name}"),
-    )
-}
-
-/// An `ApprovalTask` that does not pass.
-fn of_approval_task(candidate: &CandidateShown) -> NextShown {
-    let CandidateShown { name, reason, .. } = candidate;
-    let is = |word: JudgeReason| reason == word.as_str();
-    if is(JudgeReason::Pending) {
-        let awaited: Vec<_> = candidate
-            .approvers
-            .iter()
-            .filter(|it| it.answer == ApproverWord::Awaited && it.counts)
-            .map(|it| {
-                if it.group {
-                    format!("a member of group {}", it.name)
-                } else {
-                    it.name.clone()
-                }
-            })
-            .collect();
-        if awaited.is_empty() && !candidate.approvers.is_empty() {
-            return none(
-                "no approver who still may answer counts for the policy: cancel the run, and start one that asks the policy's \
-                 approvers",
-            );
-        }
-        let who = if awaited.is_empty() {
-            "its approvers".to_owned()
-        } else {
-            awaited.join(", ")
-        };
-        return approve(who, "approvaltask", "ApprovalTask", name);
-    }
-    if is(JudgeReason::LineageIncomplete) {
-        return none(format!(
-            "nothing: Tekton's controllers write what is missing. {}",
-            candidate.message
-        ));
-    }
-    if is(JudgeReason::CreatorUnknown) || is(JudgeReason::QuorumNotMet) {
-        return none(format!("start a new run: {}", candidate.message));
-    }
-    let is_lineage = LineageReason::ALL.iter().any(|it| it.as_str() == reason);
-    if is_lineage {
-        return none(format!(
-            "nothing: this approval does not belong to the pod's run, or its run is over. {}",
-            candidate.message
-        ));
-    }
-    none(candidate.message.clone())
+/// Everything between the pod and an approval is proven, and the approvers said yes.
+fn is_proven(candidate: &CandidateShown) -> bool {
+    let mut links = candidate.links.iter();
+    !candidate.links.is_empty() && links.all(|it| it.state == LinkWord::Proven)
 }

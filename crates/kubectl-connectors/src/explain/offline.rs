@@ -196,6 +196,7 @@ impl OfflineWorld {
                 found: self.candidates(&wanted, namespace, &links),
                 has_module: check.state.as_ref().is_some_and(|it| !it.rego.is_empty()),
                 problem: None,
+                going: None,
                 wanted,
             }
         });

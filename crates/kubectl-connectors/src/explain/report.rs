@@ -389,6 +389,16 @@ impl PolicyShown {
         )
     }
 
+    /// True when every check passes, and the policy's rules grant nothing.
+    #[must_use]
+    pub(super) fn grants_nothing(&self) -> bool {
+        let mut checks = self.checks.iter();
+        self.source == Some(VerdictSource::Live)
+            && self.verdict == Some(AccessCheckReady::AccessCheckFailed)
+            && !self.checks.is_empty()
+            && checks.all(|it| it.verdict == Some(AccessCheckReady::AccessCheckPassed))
+    }
+
     /// True when a grant is in force.
     #[must_use]
     pub(super) fn is_granted(&self) -> bool {

@@ -158,6 +158,8 @@ pub(super) struct CheckRead {
     pub(super) found: Result<Vec<CandidateRead>, CheckProblem>,
     /// Why some of them could not be read.
     pub(super) problem: Option<String>,
+    /// An object that is being deleted, and does not count for that.
+    pub(super) going: Option<String>,
 }
 
 /// Why the objects of a check are not known.

@@ -219,31 +219,35 @@ fn because(
         return message.to_owned();
     }
     if applying.is_empty() && access.policies.is_some() {
-        let near = policies.iter().filter(|it| it.is_near()).count();
+        // Such a policy would apply; all others say no.
+        let crowded = policies.iter().find(|it| it.applies == PolicyWord::TooMany);
+        if let Some(crowded) = crowded {
+            return format!("policy {}: {}", crowded.name, crowded.because);
+        }
         let connector = &access.connector;
-        return match near {
-            0 => format!(
-                "no policy of namespace {} is about {connector}",
-                connector.namespace
-            ),
-            near => format!(
-                "no policy of namespace {} applies; {near} of them nearly do",
-                connector.namespace
-            ),
+        let count = |is: &dyn Fn(&PolicyShown) -> bool| policies.iter().filter(|it| is(it)).count();
+        let near = count(&PolicyShown::is_near);
+        let unreadable = count(&|it| it.applies == PolicyWord::Unreadable);
+        let none = format!("no policy of namespace {}", connector.namespace);
+        return match (near, unreadable) {
+            (0, 0) => format!("{none} is about {connector}"),
+            (0, _) => format!("{none} applies; {unreadable} of them cannot be read"),
+            (_, _) => format!("{none} applies; {near} of them nearly do"),
         };
     }
     let mut said = BTreeMap::new();
-    for policy in applying {
-        let open = policy
-            .checks
-            .iter()
-            .find(|it| it.verdict != Some(AccessCheckReady::AccessCheckPassed));
-        if let Some(check) = open
-            && policy.source == Some(VerdictSource::Live)
-        {
-            let message = format!("check {}: {}", check.name, check.message);
-            said.insert(policy.name.as_str(), message);
-        }
+    let judged = applying
+        .iter()
+        .filter(|it| it.source == Some(VerdictSource::Live));
+    for policy in judged {
+        let mut checks = policy.checks.iter();
+        let open = checks.find(|it| it.verdict != Some(AccessCheckReady::AccessCheckPassed));
+        let message = match (open, &policy.problem) {
+            (Some(check), _) => format!("check {}: {}", check.name, check.message),
+            (None, Some(problem)) if policy.grants_nothing() => problem.clone(),
+            (None, _) => continue,
+        };
+        said.insert(policy.name.as_str(), message);
     }
     match (said.len(), ready) {
         (0, Some((_, message))) => message.to_owned(),

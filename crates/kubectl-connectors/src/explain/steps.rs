@@ -1,6 +1,7 @@
 //! The parts of a next step.
 
 use super::report::NextShown;
+use crate::terms::{NamespacedName, shell};
 
 /// The user who may change the objects of a policy's namespace.
 pub(super) fn administrator(namespace: &str) -> String {
@@ -30,4 +31,17 @@ pub(super) fn none(effect: impl Into<String>) -> NextShown {
         who: String::new(),
         effect: effect.into(),
     }
+}
+
+/// The command that answers, with a look at what the answer opens.
+pub(super) fn approve(who: String, resource: &str, kind: &str, name: &NamespacedName) -> NextShown {
+    command(
+        who,
+        format!(
+            "kubectl connectors approve {resource}/{} -n {}",
+            shell(&name.name),
+            name.namespace
+        ),
+        format!("approves {kind} {name}"),
+    )
 }

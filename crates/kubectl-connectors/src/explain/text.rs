@@ -426,7 +426,11 @@ pub fn end_text(end: &EndShown, now: Timestamp) -> String {
 const fn is_told(policy: &PolicyShown) -> bool {
     let is_near = matches!(
         policy.applies,
-        PolicyWord::Yes | PolicyWord::OtherSubject | PolicyWord::TooMany | PolicyWord::Unreadable
+        PolicyWord::Yes
+            | PolicyWord::OtherSubject
+            | PolicyWord::TooMany
+            | PolicyWord::Unreadable
+            | PolicyWord::Gone
     );
     is_near || policy.grant.is_some()
 }

@@ -21,9 +21,6 @@ use crate::reads::ClusterReads;
 use crate::terms::NamespacedName;
 use crate::unread::{MissedRead, Presence, ReadOf, ReadVerb};
 
-/// The account that reads the objects of checks.
-const READER: &str = "request-controller";
-
 /// The changes of the policies of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyChanges<'a> {
@@ -103,7 +100,7 @@ pub async fn under_policies(
             access.grant = None;
         }
     }
-    let reader = authz::User::service_account(system_namespace, READER);
+    let reader = collect::reader(system_namespace);
     let look = CheckLook {
         known: None,
         is_granted_too: stage == RequestStage::AsItIs,

@@ -20,7 +20,7 @@ fn by_script() -> Vec<&'static str> {
     APPROVE_POD.into_iter().chain(named).collect()
 }
 
-fn person(name: &str, groups: &[&str]) -> Caller {
+pub(crate) fn person(name: &str, groups: &[&str]) -> Caller {
     let groups = groups.iter().copied().chain(["system:authenticated"]);
     Caller {
         process: name.to_owned(),

@@ -165,7 +165,7 @@ fn long_ago(cluster: &Cluster, plant: impl FnOnce(&Cluster)) {
     cluster.server.jump(UNTIL_NOW);
 }
 
-fn labels(name: &str) -> Value {
+pub(crate) fn labels(name: &str) -> Value {
     json!({
         "app.kubernetes.io/name": "connectors-approval", "app.kubernetes.io/component": name,
         "app.kubernetes.io/version": env!("CARGO_PKG_VERSION"),

@@ -5,7 +5,7 @@ use testkit::Caller;
 
 use crate::cluster::{Cluster, change};
 
-fn dev() -> Caller {
+pub(crate) fn dev() -> Caller {
     Caller {
         process: "dev".to_owned(),
         user: "dev".to_owned(),
@@ -13,7 +13,7 @@ fn dev() -> Caller {
     }
 }
 
-fn allow(cluster: &Cluster, namespace: &str, rules: &Value) {
+pub(crate) fn allow(cluster: &Cluster, namespace: &str, rules: &Value) {
     let name = "dev";
     cluster.put(json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": rules,
@@ -27,7 +27,7 @@ fn allow(cluster: &Cluster, namespace: &str, rules: &Value) {
     }));
 }
 
-fn allow_everywhere(cluster: &Cluster, rules: &Value) {
+pub(crate) fn allow_everywhere(cluster: &Cluster, rules: &Value) {
     cluster.put(json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": rules,
         "metadata": {"name": "dev"},
@@ -39,7 +39,7 @@ fn allow_everywhere(cluster: &Cluster, rules: &Value) {
     }));
 }
 
-fn read(group: &str, resources: &[&str]) -> Value {
+pub(crate) fn read(group: &str, resources: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": ["get", "list"]})
 }
 
