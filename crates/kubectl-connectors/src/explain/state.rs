@@ -219,21 +219,7 @@ fn because(
         return message.to_owned();
     }
     if applying.is_empty() && access.policies.is_some() {
-        // Such a policy would apply; all others say no.
-        let crowded = policies.iter().find(|it| it.applies == PolicyWord::TooMany);
-        if let Some(crowded) = crowded {
-            return format!("policy {}: {}", crowded.name, crowded.because);
-        }
-        let connector = &access.connector;
-        let count = |is: &dyn Fn(&PolicyShown) -> bool| policies.iter().filter(|it| is(it)).count();
-        let near = count(&PolicyShown::is_near);
-        let unreadable = count(&|it| it.applies == PolicyWord::Unreadable);
-        let none = format!("no policy of namespace {}", connector.namespace);
-        return match (near, unreadable) {
-            (0, 0) => format!("{none} is about {connector}"),
-            (0, _) => format!("{none} applies; {unreadable} of them cannot be read"),
-            (_, _) => format!("{none} applies; {near} of them nearly do"),
-        };
+        return without_policy(access, policies);
     }
     let mut said = BTreeMap::new();
     let judged = applying
@@ -275,5 +261,30 @@ fn because(
             let told: Vec<_> = told.collect();
             format!("one of these suffices: {}", told.join("; or "))
         }
+    }
+}
+
+/// Why no policy applies.
+fn without_policy(access: &AccessRead, policies: &[PolicyShown]) -> String {
+    let first = |word: PolicyWord| policies.iter().find(|it| it.applies == word);
+    // Such a policy would apply; all others say no.
+    if let Some(crowded) = first(PolicyWord::TooMany) {
+        return format!("policy {}: {}", crowded.name, crowded.because);
+    }
+    let connector = &access.connector;
+    let none = format!("no policy of namespace {}", connector.namespace);
+    let near = policies.iter().filter(|it| it.is_near()).count();
+    if near > 0 {
+        return format!("{none} applies; {near} of them nearly do");
+    }
+    if let Some(unreadable) = first(PolicyWord::Unreadable) {
+        return format!("{none} applies, and {} cannot be read", unreadable.name);
+    }
+    match first(PolicyWord::Gone) {
+        Some(gone) => format!(
+            "{none} applies any more: {} is gone, or is being deleted",
+            gone.name
+        ),
+        None => format!("{none} is about {connector}"),
     }
 }

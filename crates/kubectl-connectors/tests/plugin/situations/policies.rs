@@ -102,7 +102,7 @@ pub(super) fn rows() -> Vec<Situation> {
             "the policy is being deleted",
             |it| going(it, "accesspolicies", "payments", "approved-changes"),
             "Waits",
-            "the policy is being deleted",
+            "applies any more: approved-changes is gone, or is being deleted",
             "kubectl -n payments get accesspolicies",
         ),
         row(
