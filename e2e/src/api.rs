@@ -6,7 +6,7 @@
 mod call;
 pub mod kinds;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod user;
 
 use std::{collections::BTreeSet, fmt, path::Path, time::Duration};

@@ -1,10 +1,29 @@
 //! Tekton's controller and the controller of its approval gate in one namespace, as far as a proof depends on them.
 //!
-//! They behave as the real ones do, mistakes included: children get their derived names; an object that took such a name
-//! first is adopted as it is, and so is a `TaskRun` or `CustomRun` with copied labels and owner reference, or a pod with
-//! the label and the owner reference of a `TaskRun`; names of deleted children stay in `status.childReferences`; a cancelled
-//! approval can still be given; `status.state` is counted from the approvers' inputs.
+//! They behave as the real ones do, mistakes included:
+//!
+//! | object | file | mistakes |
+//! |---|---|---|
+//! | `PipelineRun` | `pipeline_run`, `children`, `tasks`, `values` | An object that took a derived name first is used as it is. A stranger with the labels and the owner of a run is adopted, and takes the place of a child that is not there yet. A child that is gone is made again under its name, unless the run lists another one of its task |
+//! | `TaskRun` | `task_run` | The pod is found by the name in the status alone, and before that by a label and the owner. The author of a run chooses the labels of its pods |
+//! | `CustomRun` | `gate` | An object under the name of an approval is adopted with its approvers. A status stays as long as the approvers do not change. A cancelled approval can still be given |
+//!
+//! Not played: the webhooks of both, tasks and pipelines of the cluster, workspaces, pipelines in pipelines.
 
+mod children;
+mod gate;
+mod names;
+mod objects;
+mod pipeline_run;
+mod task_run;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,16 +33,17 @@ use crate::{
             APPROVAL_REQUEST, APPROVAL_TASK, CUSTOM_RUN, PIPELINE_RUN, POD, ResourceKind, TASK_RUN,
         },
     },
+    checker,
     tekton::STAND_IN,
 };
+use objects::{MANAGED_BY, changes, elements, name};
+use pipeline_run::SeenChildren;
+
+pub use gate::{approval, is_open};
+pub use objects::{RUN_LABEL, labels_of_child, owned_by};
 
 /// Group and version of the gate.
 pub const GATE: &str = "openshift-pipelines.org/v1alpha1";
-/// Names the run of an object.
-pub const RUN_LABEL: &str = "tekton.dev/pipelineRun";
-const TASK_LABEL: &str = "tekton.dev/taskRun";
-/// The prefix of the names of members. The gate lists a member once the member answers.
-const MEMBER: &str = "member-of-";
 
 const KINDS: [ResourceKind; 5] = [
     PIPELINE_RUN,
@@ -32,11 +52,33 @@ const KINDS: [ResourceKind; 5] = [
     APPROVAL_TASK,
     APPROVAL_REQUEST,
 ];
+
+/// The controllers react to each other. A run is calm after fewer rounds than this, or waits for its pods.
+const MOST_ROUNDS: usize = 8;
+
 /// Both controllers, which work when they are told to. `pipeline-controllers` tells them so all the time.
 #[derive(Debug)]
 pub struct Pipelines {
     api: ApiClient,
     pod_spec: Value,
+    /// Counts the writes.
+    written: AtomicUsize,
+}
+
+/// A write with which a controller is late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LateWrite {
+    /// The status of `TaskRun`s, with the name of the pod.
+    PodName,
+    /// The list of children in the status of `PipelineRun`s.
+    ChildReferences,
+}
+
+/// One look of both controllers at everything.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    now: Timestamp,
+    late: Option<LateWrite>,
 }
 
 /// A pipeline task that waits for so many approvals of these approvers.
@@ -68,47 +110,28 @@ pub fn selector_of_runs() -> Value {
     })
 }
 
-/// The references of an object to its controller.
-#[must_use]
-pub fn owned_by(owner: &Value) -> Value {
-    json!([{
-        "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
-    }])
-}
-
 fn definition(kind: ResourceKind) -> Value {
     let mut definition = kind.definition();
     definition["metadata"]["labels"] = json!({STAND_IN: ""});
     definition
 }
 
-fn is_owned_by(object: &Value, owner: &Value) -> bool {
-    let owners = object["metadata"]["ownerReferences"].as_array();
-    let mut owners = owners.into_iter().flatten();
-    owners.any(|it| it["uid"] == owner["metadata"]["uid"] && it["controller"] == true)
-}
-
-/// Of an object that the API server has stored.
-fn name(object: &Value) -> &str {
-    object["metadata"]["name"].as_str().unwrap_or_default()
-}
-
-/// The elements of a list that may be missing.
-fn elements(list: &Value) -> &[Value] {
-    list.as_array().map_or(&[], Vec::as_slice)
-}
-
 impl Pipelines {
-    /// Defines the kinds. Every pod of a `TaskRun` gets this spec.
+    /// Defines the kinds. Every pod of a `TaskRun` gets this spec, unless the steps of its task say what they do.
     pub fn new(api: &ApiClient, pod_spec: Value) -> Result<Self, ApiError> {
         for kind in KINDS {
             api.define(&definition(kind))?;
         }
-        Ok(Self {
+        Ok(Self::on(api, pod_spec))
+    }
+
+    /// The same where the kinds are defined.
+    fn on(api: &ApiClient, pod_spec: Value) -> Self {
+        Self {
             api: api.clone(),
             pod_spec,
-        })
+            written: AtomicUsize::new(0),
+        }
     }
 
     /// A run, both of whose tasks are begun.
@@ -116,144 +139,126 @@ impl Pipelines {
         self.begin_pipeline(run, &pipeline(approvers, needed))
     }
 
-    /// A run of this pipeline, all of whose tasks are begun.
+    /// A run of this pipeline, all of whose tasks are begun that wait for no other.
     pub fn begin_pipeline(&self, run: &str, pipeline: &Value) -> Result<(), ApiError> {
-        self.api.create(&json!({
-            "apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "metadata": {"name": run},
-            "spec": {"pipelineSpec": pipeline, "taskRunTemplate": {"serviceAccountName": "default"}},
-        }))?;
+        self.create_run(run, &json!({"pipelineSpec": pipeline}))?;
         self.work()
+    }
+
+    /// A run that the controllers have not seen yet. The label goes to its pods.
+    pub fn create_run(&self, run: &str, spec: &Value) -> Result<(), ApiError> {
+        let mut object = json!({
+            "apiVersion": "tekton.dev/v1", "kind": "PipelineRun",
+            "metadata": {"name": run, "labels": {"app": "run"}}, "spec": spec,
+        });
+        let account = &mut object["spec"]["taskRunTemplate"]["serviceAccountName"];
+        if account.is_null() {
+            *account = "default".into();
+        }
+        self.api.create(&object).map(drop)
     }
 
     /// Lets both controllers work until nothing is left to do.
     pub fn work(&self) -> Result<(), ApiError> {
-        for _ in 0..3 {
-            for run in self.api.list(PIPELINE_RUN, "")? {
-                self.pipeline_run(&run)?;
+        self.work_in(Round {
+            now: checker::now(),
+            late: None,
+        })
+    }
+
+    /// The same up to a write that is late.
+    pub fn work_without(&self, late: LateWrite) -> Result<(), ApiError> {
+        self.work_in(Round {
+            now: checker::now(),
+            late: Some(late),
+        })
+    }
+
+    /// The gate works, and Tekton has not looked yet.
+    pub fn gate_works(&self) -> Result<(), ApiError> {
+        self.gate_looks(Round {
+            now: checker::now(),
+            late: None,
+        })
+    }
+
+    fn work_in(&self, round: Round) -> Result<(), ApiError> {
+        for _ in 0..MOST_ROUNDS {
+            let before = self.written.load(Ordering::Relaxed);
+            self.tekton_looks(round)?;
+            self.gate_looks(round)?;
+            if self.written.load(Ordering::Relaxed) == before {
+                break;
             }
-            for run in self.api.list(CUSTOM_RUN, "")? {
-                self.custom_run(&run)?;
-            }
-            for run in self.api.list(TASK_RUN, "")? {
-                self.task_run(&run)?;
-            }
+        }
+        Ok(())
+    }
+
+    fn tekton_looks(&self, round: Round) -> Result<(), ApiError> {
+        let runs = self.api.list(PIPELINE_RUN, "")?;
+        let seen = SeenChildren {
+            task_runs: self.api.list(TASK_RUN, "")?,
+            custom_runs: self.api.list(CUSTOM_RUN, "")?,
+        };
+        for run in &runs {
+            self.pipeline_run(run, &seen, round)?;
+        }
+        let (label, value) = MANAGED_BY;
+        let pods = self.api.list(POD, &format!("{label}={value}"))?;
+        for run in self.api.list(TASK_RUN, "")? {
+            self.task_run(&run, &pods, round)?;
+        }
+        Ok(())
+    }
+
+    fn gate_looks(&self, round: Round) -> Result<(), ApiError> {
+        for run in self.api.list(CUSTOM_RUN, "")? {
+            self.custom_run(&run, round)?;
         }
         Ok(())
     }
 
     /// An approver answers. The gate counts when it works.
     pub fn answer(&self, approval: &str, approver: &str, input: &str) -> Result<(), ApiError> {
+        self.change_approvers(approval, |entry| {
+            if entry["name"] == approver && entry["type"] != "Group" {
+                entry["input"] = input.into();
+            }
+        })
+    }
+
+    /// A member of a group answers for the group.
+    pub fn answer_for(
+        &self,
+        approval: &str,
+        group: &str,
+        member: &str,
+        input: &str,
+    ) -> Result<(), ApiError> {
+        self.change_approvers(approval, |entry| {
+            if entry["name"] == group && entry["type"] == "Group" {
+                let answer = json!({"name": member, "input": input});
+                entry["users"] = [elements(&entry["users"]), &[answer]].concat().into();
+                entry["input"] = input.into();
+            }
+        })
+    }
+
+    fn change_approvers(
+        &self,
+        approval: &str,
+        change: impl Fn(&mut Value),
+    ) -> Result<(), ApiError> {
         let task = self.api.get(APPROVAL_TASK, approval)?.unwrap_or_default();
         let mut approvers = task["spec"]["approvers"].clone();
         for entry in approvers.as_array_mut().into_iter().flatten() {
-            if entry["name"] == approver {
-                entry["input"] = input.into();
-            }
-            let group = approver.strip_prefix(MEMBER);
-            if entry["type"] == "Group" && group.is_some_and(|it| entry["name"] == it) {
-                entry["input"] = input.into();
-                entry["users"] = json!([{"name": approver, "input": input}]);
-            }
+            change(entry);
         }
         let fields = json!({"spec": {"approvers": approvers}});
         self.api.patch(APPROVAL_TASK, approval, &fields).map(drop)
     }
 
-    fn status(&self, kind: ResourceKind, object: &Value, status: &Value) -> Result<(), ApiError> {
-        self.api.patch_status(kind, name(object), status).map(drop)
-    }
-
-    fn pipeline_run(&self, run: &Value) -> Result<(), ApiError> {
-        let run_name = name(run);
-        if run["status"]["pipelineSpec"].is_null() {
-            let status = json!({
-                "pipelineSpec": run["spec"]["pipelineSpec"], "childReferences": [],
-                "conditions": [{"type": "Succeeded", "status": "Unknown"}],
-            });
-            self.status(PIPELINE_RUN, run, &status)?;
-        }
-        let mut children = elements(&run["status"]["childReferences"]).to_vec();
-        let mut add = |kind: &str, api_version: &str, name: &str, task: &str| {
-            let child = json!({"apiVersion": api_version, "kind": kind, "name": name, "pipelineTaskName": task});
-            if !children.contains(&child) {
-                children.push(child);
-            }
-        };
-        let cancelled = !run["spec"]["status"].is_null();
-        let tasks = elements(&run["spec"]["pipelineSpec"]["tasks"]);
-        for task in tasks.iter().filter(|_| !cancelled) {
-            let task_name = task["name"].as_str().unwrap_or_default();
-            let child = format!("{run_name}-{task_name}");
-            let is_custom = task["taskRef"]["apiVersion"] == GATE;
-            let (kind, kind_name, version) = if is_custom {
-                (CUSTOM_RUN, "CustomRun", "tekton.dev/v1beta1")
-            } else {
-                (TASK_RUN, "TaskRun", "tekton.dev/v1")
-            };
-            // An object of that name is taken for the child, regardless of its content.
-            if self.api.get(kind, &child)?.is_none() {
-                let account = &run["spec"]["taskRunTemplate"]["serviceAccountName"];
-                let mut spec = json!({"serviceAccountName": account});
-                if is_custom {
-                    spec["customRef"] = task["taskRef"].clone();
-                    spec["params"] = task["params"].clone();
-                } else {
-                    spec["taskSpec"] = task["taskSpec"].clone();
-                    spec["timeout"] = "1h0m0s".into();
-                }
-                self.api.create(&json!({
-                    "apiVersion": version, "kind": kind_name,
-                    "metadata": {
-                        "name": child, "ownerReferences": owned_by(run),
-                        "labels": labels(run_name, task_name),
-                    },
-                    "spec": spec,
-                }))?;
-            }
-            add(kind_name, version, &child, task_name);
-        }
-        // Strangers with the run's label and owner reference are adopted.
-        for (kind, kind_name, version) in [
-            (CUSTOM_RUN, "CustomRun", "tekton.dev/v1beta1"),
-            (TASK_RUN, "TaskRun", "tekton.dev/v1"),
-        ] {
-            for object in self.api.list(kind, &format!("{RUN_LABEL}={run_name}"))? {
-                if is_owned_by(&object, run) {
-                    let task = &object["metadata"]["labels"]["tekton.dev/pipelineTask"];
-                    let task = task.as_str().unwrap_or_default();
-                    add(kind_name, version, name(&object), task);
-                }
-            }
-        }
-        self.status(PIPELINE_RUN, run, &json!({"childReferences": children}))
-    }
-
-    fn task_run(&self, run: &Value) -> Result<(), ApiError> {
-        if !run["status"]["podName"].is_null() {
-            return Ok(());
-        }
-        let run_name = name(run);
-        let pods = self.api.list(POD, &format!("{TASK_LABEL}={run_name}"))?;
-        let adopted = pods.iter().find(|it| is_owned_by(it, run));
-        let pod = if let Some(pod) = adopted {
-            name(pod).to_owned()
-        } else {
-            let pod = format!("{run_name}-pod");
-            let run_label = &run["metadata"]["labels"][RUN_LABEL];
-            let labels = json!({TASK_LABEL: run_name, RUN_LABEL: run_label, "app": pod});
-            match self.api.create(&self.pod(&pod, &labels, run)) {
-                Ok(_) => pod,
-                // A pod that has the name and another owner fails the TaskRun.
-                Err(error) if error.to_string().contains("AlreadyExists") => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        };
-        let status =
-            json!({"podName": pod, "conditions": [{"type": "Succeeded", "status": "Unknown"}]});
-        self.status(TASK_RUN, run, &status)
-    }
-
-    /// A pod of a `TaskRun`.
+    /// A pod like those of a `TaskRun`.
     #[must_use]
     pub fn pod(&self, name: &str, labels: &Value, owner: &Value) -> Value {
         json!({
@@ -263,79 +268,43 @@ impl Pipelines {
         })
     }
 
-    fn custom_run(&self, run: &Value) -> Result<(), ApiError> {
-        if run["spec"]["customRef"]["apiVersion"] != GATE {
+    fn create(&self, object: &Value) -> Result<Value, ApiError> {
+        self.written.fetch_add(1, Ordering::Relaxed);
+        self.api.create(object)
+    }
+
+    /// Changes fields of an object, unless it has gone.
+    fn change(&self, kind: ResourceKind, object: &Value, fields: &Value) -> Result<(), ApiError> {
+        self.written.fetch_add(1, Ordering::Relaxed);
+        unless_gone(self.api.patch(kind, name(object), fields).map(drop))
+    }
+
+    /// Writes a status that says something new.
+    fn write_status(
+        &self,
+        kind: ResourceKind,
+        object: &Value,
+        status: &Value,
+    ) -> Result<(), ApiError> {
+        if !changes(object, status) {
             return Ok(());
         }
-        let task = match self.api.get(APPROVAL_TASK, name(run))? {
-            // An object of that name is taken for the approval, regardless of its content.
-            Some(task) => task,
-            None => self.api.create(&approval(run))?,
-        };
-        let state = counted(&task["spec"]);
-        if task["status"]["state"] != state {
-            self.status(APPROVAL_TASK, &task, &json!({"state": state}))?;
-        }
-        let succeeded = match state {
-            "approved" => "True",
-            "rejected" => "False",
-            _ => "Unknown",
-        };
-        let conditions = json!([{"type": "Succeeded", "status": succeeded}]);
-        self.status(CUSTOM_RUN, run, &json!({"conditions": conditions}))
+        self.written.fetch_add(1, Ordering::Relaxed);
+        unless_gone(self.api.patch_status(kind, name(object), status).map(drop))
+    }
+
+    fn delete(&self, kind: ResourceKind, name: &str) -> Result<(), ApiError> {
+        self.written.fetch_add(1, Ordering::Relaxed);
+        unless_gone(self.api.delete(kind, name))
     }
 }
 
-/// The labels of a child of a run.
-#[must_use]
-pub fn labels(run: &str, task: &str) -> Value {
-    json!({RUN_LABEL: run, "tekton.dev/pipelineTask": task})
-}
-
-/// The approval that a `CustomRun` asks for.
-#[must_use]
-pub fn approval(run: &Value) -> Value {
-    let params = elements(&run["spec"]["params"]);
-    let param = |name: &str| {
-        let found = params.iter().find(|it| it["name"] == name);
-        found.map(|it| it["value"].clone()).unwrap_or_default()
-    };
-    let approvers = param("approvers");
-    let approvers: Vec<Value> = elements(&approvers).iter().map(entry).collect();
-    let needed = param("numberOfApprovalsRequired");
-    let needed = needed.as_str().and_then(|it| it.parse::<u64>().ok());
-    json!({
-        "apiVersion": GATE, "kind": "ApprovalTask",
-        "metadata": {
-            "name": run["metadata"]["name"], "ownerReferences": owned_by(run),
-            "labels": run["metadata"]["labels"],
-        },
-        "spec": {"approvers": approvers, "numberOfApprovalsRequired": needed.unwrap_or(1)},
+fn unless_gone(done: Result<(), ApiError>) -> Result<(), ApiError> {
+    done.or_else(|error| {
+        if error.is_not_found() {
+            Ok(())
+        } else {
+            Err(error)
+        }
     })
-}
-
-fn entry(approver: &Value) -> Value {
-    let approver = approver.as_str().unwrap_or_default();
-    match approver.strip_prefix("group:") {
-        Some(group) => {
-            json!({"name": group, "type": "Group", "input": "pending"})
-        }
-        None => json!({"name": approver, "type": "User", "input": "pending"}),
-    }
-}
-
-/// The state of an approval, from the answers of its approvers.
-#[must_use]
-pub fn counted(spec: &Value) -> &'static str {
-    let entries = elements(&spec["approvers"]);
-    if entries.iter().any(|it| it["input"] == "reject") {
-        return "rejected";
-    }
-    let given = entries.iter().filter(|it| it["input"] == "approve").count();
-    let needed = spec["numberOfApprovalsRequired"].as_u64().unwrap_or(1);
-    if u64::try_from(given).is_ok_and(|it| it >= needed) {
-        "approved"
-    } else {
-        "pending"
-    }
 }

@@ -18,7 +18,7 @@ use super::{
 const MOMENT: Duration = Duration::from_millis(10);
 
 /// An API server that simulates the real one, and its administrator in namespace `default`.
-fn server() -> (ApiServer, ApiClient) {
+pub(crate) fn server() -> (ApiServer, ApiClient) {
     let server = ApiServer::new("2026-11-23T12:00:00Z".parse().unwrap());
     let fake = server.clone();
     let client = blocking(async move { fake.client(&Caller::admin()) });

@@ -13,6 +13,8 @@ use crate::{
     wait::{Deadline, poll},
 };
 
+/// The run.
+const RUN: &str = "release";
 /// The pod of the task that deploys.
 const DEPLOY_POD: &str = "release-deploy-pod";
 /// The approval of the run.
@@ -106,11 +108,18 @@ impl Story<'_> {
         self.step("the forged pod goes", || self.delete("forged"))
     }
 
-    /// The pod ends, and its access with it.
+    /// The run is cancelled. Its pod ends, and its access with it. Tekton makes a pod again that is deleted alone.
     pub(super) fn end(&self) -> Result<(), DemoError> {
-        println!("\nThe pod ends.");
+        println!("\nThe run is cancelled, and Tekton ends its pod.");
         self.step("the pod ends and its access is taken back", || {
-            self.delete(DEPLOY_POD)?;
+            let status = r#"{"spec":{"status":"Cancelled"}}"#;
+            for words in [
+                format!("patch pipelinerun {RUN} --type merge --patch {status}"),
+                format!("wait pod/{DEPLOY_POD} --for=delete --timeout=60s"),
+            ] {
+                self.kubectl
+                    .run(&format!("{words} --namespace {NAMESPACE}"))?;
+            }
             wait("the request to be revoked", || {
                 let words = format!("get accessrequests --namespace {NAMESPACE} -o json");
                 let list = self.json(&words)?;

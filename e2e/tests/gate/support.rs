@@ -509,13 +509,23 @@ impl Gate {
 
     /// Fails when a pod's containers were started, now or in the next moments.
     pub(crate) fn assert_held(&self, pod: &str) {
+        self.assert_all_held(&[pod]);
+    }
+
+    /// The same about several pods at once.
+    pub(crate) fn assert_all_held(&self, pods: &[&str]) {
         for _ in 0..10 {
-            let status = self.object(POD, pod)["status"].take();
-            assert_eq!(status["phase"], "Pending", "{status}");
-            // Until the kubelet has first reported, nothing is said about containers.
-            let containers = status["containerStatuses"].as_array();
-            let mut containers = containers.into_iter().flatten();
-            assert!(containers.all(|it| it["started"] != true), "{status}");
+            for pod in pods {
+                let status = self.object(POD, pod)["status"].take();
+                assert_eq!(status["phase"], "Pending", "{pod}: {status}");
+                // Until the kubelet has first reported, nothing is said about containers.
+                let containers = status["containerStatuses"].as_array();
+                let mut containers = containers.into_iter().flatten();
+                assert!(
+                    containers.all(|it| it["started"] != true),
+                    "{pod}: {status}"
+                );
+            }
             thread::sleep(Duration::from_millis(100));
         }
     }

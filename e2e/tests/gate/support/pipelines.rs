@@ -2,13 +2,13 @@
 
 use e2e::{
     api::kinds::{APPROVAL_TASK, PIPELINE_RUN, ResourceKind, TASK_RUN},
-    pipelines::{self, counted, selector_of_runs},
+    pipelines::{self, is_open, labels_of_child, selector_of_runs},
 };
 use serde_json::{Value, json};
 
 use super::{CONNECTOR, Gate, MOUNT, name, volume};
 
-pub(crate) use e2e::pipelines::{GATE, approval, labels, owned_by, wait_for};
+pub(crate) use e2e::pipelines::{GATE, LateWrite, RUN_LABEL, approval, owned_by, wait_for};
 
 /// Both controllers, which work when a test says so.
 pub(crate) struct Pipelines<'a> {
@@ -23,7 +23,15 @@ pub(crate) fn policy_of_runs() -> Value {
     policy
 }
 
-/// Waits until the check of a pod's request has one of these reasons.
+/// A pipeline task that deploys, with more fields.
+pub(crate) fn deploy_with(more: &Value) -> Value {
+    let mut task =
+        json!({"name": "deploy", "taskSpec": {"steps": [{"name": "deploy", "image": "tool:1"}]}});
+    e2e::install::merge(&mut task, more);
+    task
+}
+
+/// Waits until the check of a pod's request has one of these reasons, or says one of them where it found no object.
 pub(crate) fn wait_for_word(gate: &Gate, pod: &str, words: &[&str]) -> Value {
     let request = gate.request_of(pod);
     let has_word = |request: &Value| {
@@ -32,7 +40,13 @@ pub(crate) fn wait_for_word(gate: &Gate, pod: &str, words: &[&str]) -> Value {
             .into_iter()
             .flatten();
         let mut refs = policies.flat_map(|it| it["checkRefs"].as_array().into_iter().flatten());
+        let conditions = request["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        let mut messages = conditions.filter_map(|it| it["message"].as_str());
         refs.any(|it| words.iter().any(|word| it["status"]["reason"] == *word))
+            || messages.any(|it| words.iter().any(|word| it.contains(word)))
     };
     gate.wait_for_request(
         &name(&request),
@@ -69,17 +83,76 @@ impl<'a> Pipelines<'a> {
         self.controllers.begin_pipeline(run, pipeline).unwrap();
     }
 
+    /// A run that the controllers have not seen yet.
+    pub(crate) fn create_run(&self, run: &str, spec: &Value) {
+        self.controllers.create_run(run, spec).unwrap();
+    }
+
     /// Lets both controllers work until nothing is left to do.
     pub(crate) fn work(&self) {
         self.controllers.work().unwrap();
     }
 
+    /// The same up to a write that is late.
+    pub(crate) fn work_without(&self, late: LateWrite) {
+        self.controllers.work_without(late).unwrap();
+    }
+
     /// An approver answers, and the gate counts. Its webhook refuses further answers once there are enough.
     pub(crate) fn answer(&self, approval: &str, approver: &str, input: &str) {
-        let task = self.gate.object(APPROVAL_TASK, approval);
-        assert_eq!(counted(&task["spec"]), "pending", "{approval} is final");
-        self.controllers.answer(approval, approver, input).unwrap();
+        self.answer_before_tekton_looks(approval, approver, input);
         self.work();
+    }
+
+    /// The same before Tekton looks at anything again.
+    pub(crate) fn answer_before_tekton_looks(&self, approval: &str, approver: &str, input: &str) {
+        self.expect_open(approval);
+        self.controllers.answer(approval, approver, input).unwrap();
+        self.controllers.gate_works().unwrap();
+    }
+
+    /// A member of a group answers for it.
+    pub(crate) fn answer_for(&self, approval: &str, group: &str, member: &str) {
+        self.expect_open(approval);
+        let answered = self
+            .controllers
+            .answer_for(approval, group, member, "approve");
+        answered.unwrap();
+        self.work();
+    }
+
+    fn expect_open(&self, approval: &str) {
+        let task = self.gate.object(APPROVAL_TASK, approval);
+        assert!(is_open(&task), "{approval} is final: {task}");
+    }
+
+    /// The children of a pipeline task that the run lists.
+    pub(crate) fn children(&self, run: &str, task: &str) -> Vec<String> {
+        let run = self.gate.object(PIPELINE_RUN, run);
+        let children = run["status"]["childReferences"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        let of_task = children.filter(|it| it["pipelineTaskName"] == task);
+        let names = of_task.map(|it| it["name"].as_str().unwrap().to_owned());
+        names.collect()
+    }
+
+    /// The pods of a pipeline task.
+    pub(crate) fn pods(&self, run: &str, task: &str) -> Vec<String> {
+        let of_child = |child: &String| {
+            let child = self.gate.object(TASK_RUN, child);
+            child["status"]["podName"].as_str().unwrap().to_owned()
+        };
+        self.children(run, task).iter().map(of_child).collect()
+    }
+
+    /// A step that is run as it is.
+    pub(crate) fn step(&self, name: &str, args: &Value) -> Value {
+        json!({
+            "name": name, "image": self.gate.scene().workload_image(), "imagePullPolicy": "IfNotPresent",
+            "command": ["/workload"], "args": args,
+        })
     }
 
     /// Waits until the check of a pod's request has one of these reasons.
@@ -109,7 +182,7 @@ impl<'a> Pipelines<'a> {
         json!({
             "apiVersion": version, "kind": kind_name,
             "metadata": {
-                "name": child, "ownerReferences": owned_by(&owner), "labels": labels(run, task),
+                "name": child, "ownerReferences": owned_by(&owner), "labels": labels_of_child(&owner, task),
             },
         })
     }
