@@ -1,7 +1,7 @@
 //! The controller of the approval gate.
 //!
 //! It remembers the approvers of an `ApprovalTask` as it made it, by a digest. As long as they are the same, a status stays as
-//! it is, whoever wrote it. A cancelled `CustomRun` changes nothing for it.
+//! it is, also one that another account wrote. A cancelled `CustomRun` changes nothing for it.
 
 #[cfg(test)]
 mod tests;

@@ -127,8 +127,8 @@ impl Pipelines {
     }
 }
 
-/// The pod of `status.podName`, whoever made it. Without that: one with the label and the owner reference, unless it is
-/// of an earlier attempt.
+/// The pod that `status.podName` names, also one of a stranger. Without a name: one with the label and the owner reference,
+/// unless it is of an earlier attempt.
 fn current_pod<'a>(run: &Value, pods: &'a [Value]) -> Option<&'a Value> {
     let written = text(run, "/status/podName");
     if !written.is_empty() {

@@ -70,7 +70,7 @@ fn enough_different_users_approve_and_one_no_rejects() {
     );
 }
 
-/// An answer that does not decide leaves a state that somebody else wrote.
+/// An answer that does not decide leaves a state that another account wrote.
 #[test]
 fn a_state_stays_until_the_answers_decide() {
     let mut task = answered(&["approve"]);
