@@ -18,7 +18,7 @@ pub use questions::{
     CanIArgs, CompletedWords, CompletionArgs, DoctorArgs, ExplainArgs, GrantsArgs, RequestsArgs,
     ScopeArgs, TopArgs, WhoCanArgs,
 };
-pub use words::{ExplainTarget, WrittenAccount, WrittenConnector};
+pub use words::{CompletedBy, ExplainTarget, WrittenAccount, WrittenConnector};
 use words::{namespace, seconds};
 
 use crate::exit::ExitWord;

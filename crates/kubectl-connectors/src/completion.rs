@@ -2,10 +2,10 @@
 
 use std::{ffi::OsString, fmt::Write as _};
 
-use clap::{CommandFactory, ValueEnum};
+use clap::CommandFactory as _;
 use clap_complete::{Shell, engine};
 
-use crate::args::Args;
+use crate::args::{Args, CompletedBy};
 
 /// The script that kubectl looks for as `kubectl_complete-connectors` in the `PATH`.
 const FOR_KUBECTL: &str = "\
@@ -17,45 +17,25 @@ const NO_FILES: &str = ":4";
 /// Tells kubectl that the shell completes names of files.
 const FILES: &str = ":0";
 
-/// Who completes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CompletedBy {
-    /// bash
-    Bash,
-    /// elvish
-    Elvish,
-    /// fish
-    Fish,
-    /// PowerShell
-    #[value(name = "powershell")]
-    PowerShell,
-    /// zsh
-    Zsh,
-    /// kubectl, in any of these shells
-    Kubectl,
-}
-
-impl CompletedBy {
-    /// The script to install.
-    #[must_use]
-    pub(crate) fn script(self) -> String {
-        let shell = match self {
-            Self::Bash => Shell::Bash,
-            Self::Elvish => Shell::Elvish,
-            Self::Fish => Shell::Fish,
-            Self::PowerShell => Shell::PowerShell,
-            Self::Zsh => Shell::Zsh,
-            Self::Kubectl => return FOR_KUBECTL.to_owned(),
-        };
-        let mut script = Vec::new();
-        clap_complete::generate(
-            shell,
-            &mut Args::command(),
-            "kubectl-connectors",
-            &mut script,
-        );
-        String::from_utf8_lossy(&script).into_owned()
-    }
+/// The script to install.
+#[must_use]
+pub(crate) fn script(by: CompletedBy) -> String {
+    let shell = match by {
+        CompletedBy::Bash => Shell::Bash,
+        CompletedBy::Elvish => Shell::Elvish,
+        CompletedBy::Fish => Shell::Fish,
+        CompletedBy::PowerShell => Shell::PowerShell,
+        CompletedBy::Zsh => Shell::Zsh,
+        CompletedBy::Kubectl => return FOR_KUBECTL.to_owned(),
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(
+        shell,
+        &mut Args::command(),
+        "kubectl-connectors",
+        &mut script,
+    );
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// The words that may stand in place of the last one, in the form that kubectl reads: a line for each, with its meaning
@@ -119,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_script_for_kubectl_asks_the_program() {
-        let script = CompletedBy::Kubectl.script();
+        let script = script(CompletedBy::Kubectl);
         assert!(script.starts_with("#!/bin/sh\n") && script.contains("__complete -- \"$@\""));
     }
 }

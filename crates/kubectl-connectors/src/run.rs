@@ -94,7 +94,7 @@ impl Outcome {
 pub async fn run(args: Args, place: &RunPlace) -> Outcome {
     let Args { common, command } = args;
     let question = match command {
-        PluginCommand::Completion(args) => return Outcome::said(args.by.script()),
+        PluginCommand::Completion(args) => return Outcome::said(completion::script(args.by)),
         PluginCommand::Complete(args) => {
             return Outcome::said(completion::of_kubectl(&args.words));
         }

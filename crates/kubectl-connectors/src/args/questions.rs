@@ -4,10 +4,9 @@ use connectors_api::Permission;
 use connectors_api::access_request::Phase;
 
 use super::words::{
-    ExplainTarget, WrittenAccount, WrittenConnector, account, explain_target, namespace,
-    permission, phase, written_connector,
+    CompletedBy, ExplainTarget, WrittenAccount, WrittenConnector, account, explain_target,
+    namespace, permission, phase, written_connector,
 };
-use crate::completion::CompletedBy;
 
 /// The arguments of `explain`.
 #[derive(Debug, clap::Args)]

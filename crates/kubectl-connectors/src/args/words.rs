@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use connectors_api::access_request::Phase;
 use connectors_api::names::{is_dns_label, is_dns_subdomain};
 use connectors_api::{Permission, pod_wish};
@@ -22,6 +23,24 @@ pub enum ExplainTarget {
 /// A connector as it is written: without a namespace, that of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenConnector(String);
+
+/// The program that completes a command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompletedBy {
+    /// bash
+    Bash,
+    /// elvish
+    Elvish,
+    /// fish
+    Fish,
+    /// PowerShell
+    #[value(name = "powershell")]
+    PowerShell,
+    /// zsh
+    Zsh,
+    /// kubectl, in any of these shells
+    Kubectl,
+}
 
 impl WrittenConnector {
     /// Its namespace and name, in this namespace if it names none.
