@@ -254,17 +254,26 @@ impl State {
     ) -> Wakes {
         self.revision += 1;
         let before = self.requests.readable(name).map(|it| gate_state(it));
+        let line = self.requests.waiting_line(name);
         self.requests.put(name, request);
         let waits = self.requests.waits_in(name);
         self.sought.follow(name, waits);
         let mut wakes = self.requests.wakes([name.clone()]);
         wakes.extend(self.requests.wakes(self.requests.tuple_of(name)));
+        let left = line.filter(|line| self.requests.waiting_line(name).as_ref() != Some(line));
+        wakes.extend(self.next_in(left));
         // What a request waits for is no matter of the gate.
         let settled = self.requests.readable(name);
         let settled = settled.filter(|_| !self.requests.is_waiting(name));
         let settled = settled.filter(|it| before != Some(gate_state(it)));
         wakes.extend(settled.and_then(|request| self.gate_of(request)));
         wakes
+    }
+
+    /// The job of the request that may have its place in a line, which a request has left.
+    fn next_in(&self, left: Option<(String, String)>) -> Wakes {
+        let next = left.and_then(|line| self.requests.next_in_line(&line).cloned());
+        self.requests.wakes(next)
     }
 
     /// The job of the gate of a request's pod, if the pod has one.
@@ -277,10 +286,12 @@ impl State {
     pub fn request_gone(&mut self, name: &Name) -> (Option<Arc<AccessRequest>>, Wakes) {
         self.revision += 1;
         let others = self.requests.tuple_of(name);
+        let line = self.requests.waiting_line(name);
         let gone = self.requests.remove(name);
         self.depends_on(name, |_| false);
         self.sought.follow(name, None);
         let mut wakes = self.requests.wakes(others);
+        wakes.extend(self.next_in(line));
         let uid = gone.as_ref().and_then(|it| it.uid.clone());
         if let Some(uid) = &uid {
             self.standing.forget(uid);

@@ -188,6 +188,7 @@ impl Observer {
         {
             state.sought.learn(name, sought);
         }
+        state.requests.waits_for_place(name, is_beyond(&seen));
         drop(state);
         Ok(Some(seen))
     }

@@ -7,14 +7,19 @@ use std::{
 
 use connectors_api::template::RenderedLabels;
 
-use super::index::{add, take};
+use super::Keeps;
 use crate::check_object::CheckObject;
 
 /// The limit of bytes for the objects of one kind in one namespace: enough for some thousand approvals. Above it the
 /// cache keeps none of them, and each reconciliation for a pod of the namespace reads them live.
 pub(crate) const MOST_OF_NAMESPACE: usize = 8 * 1024 * 1024;
+/// The limit of labels by which an object is indexed. One with more is compared with every selection: an index of all
+/// labels would take ten times the memory of the labels, and each event would write it anew.
+pub(super) const MOST_LABELS: usize = 64;
 /// The approximate size of an entry without an object.
 const NO_OBJECT: usize = 64;
+/// The approximate size of an index entry, beside the label and the name.
+const INDEX_ENTRY: usize = 512;
 
 /// One object of a kind, as its watch brought it.
 #[derive(Clone, Debug)]
@@ -40,12 +45,7 @@ impl KindObject {
 
     fn weight(&self, name: &str) -> usize {
         match self {
-            // The index repeats the labels and the name.
-            Self::There(object) => {
-                let labels = object.labels();
-                let indexed = labels.map(|(key, value)| key.len() + value.len() + name.len());
-                object.weight() + indexed.sum::<usize>()
-            }
+            Self::There(object) => object.weight(),
             Self::Unreadable | Self::Gone => name.len() + NO_OBJECT,
         }
     }
@@ -58,12 +58,48 @@ impl KindObject {
     }
 }
 
+/// An object, and its place in the index.
+#[derive(Clone, Debug)]
+struct IndexedObject {
+    object: KindObject,
+    weight: usize,
+    indexed: LabelIndexing,
+}
+
+/// How checks find an object by its labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LabelIndexing {
+    /// By no label: it is found by its name alone.
+    Never,
+    /// By each of its labels.
+    ByLabel,
+    /// It has too many labels, and is compared with every selection.
+    Compared,
+}
+
+impl LabelIndexing {
+    fn of(object: &KindObject, keeps: Keeps) -> Self {
+        match object.there() {
+            Some(object) if keeps == Keeps::All => {
+                if object.labels().nth(MOST_LABELS).is_some() {
+                    Self::Compared
+                } else {
+                    Self::ByLabel
+                }
+            }
+            Some(_) | None => Self::Never,
+        }
+    }
+}
+
 /// The objects of one kind in one namespace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KindObjects {
-    all: BTreeMap<String, KindObject>,
-    /// The names of the objects by each of their labels.
-    by_label: BTreeMap<(String, String), BTreeSet<String>>,
+    all: BTreeMap<String, IndexedObject>,
+    /// The names of the objects by label and value.
+    by_label: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
+    /// The names of those with too many labels.
+    compared: BTreeSet<String>,
     weight: usize,
     /// The objects exceed the limit, so the cache keeps none, and they must be read live.
     overflowed: bool,
@@ -85,38 +121,59 @@ impl KindObjects {
     /// The number of objects that exist and are readable.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        self.all.values().filter_map(KindObject::there).count()
+        let all = self.all.values();
+        all.filter_map(|it| it.object.there()).count()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&KindObject> {
-        self.all.get(name)
+        self.all.get(name).map(|it| &it.object)
     }
 
-    /// The objects with that one of these labels which the fewest objects have.
+    /// The objects with that one of these labels which the fewest objects have, and those with too many labels.
     pub(super) fn with_one_of(
         &self,
         labels: &RenderedLabels,
     ) -> impl Iterator<Item = &Arc<CheckObject>> {
-        let names = labels.iter().map(|(key, value)| {
-            let label = (key.to_owned(), value.as_str().to_owned());
-            self.by_label.get(&label)
-        });
+        let names = labels
+            .iter()
+            .map(|(key, value)| self.by_label.get(key)?.get(value.as_str()));
         let rarest = names.min_by_key(|it| it.map_or(0, BTreeSet::len));
         let names = rarest.flatten().into_iter().flatten();
-        let found = names.filter_map(|name| self.all.get(name));
+        let found = names.chain(&self.compared);
+        let found = found.filter_map(|name| self.get(name));
         found.filter_map(KindObject::there)
     }
 
-    pub(super) fn put(&mut self, name: &str, object: KindObject) {
+    pub(super) fn put(&mut self, name: &str, object: KindObject, keeps: Keeps) {
         if self.overflowed {
             return;
         }
-        self.take_out(name);
-        self.weight += object.weight(name);
-        for (key, value) in object.there().into_iter().flat_map(|it| it.labels()) {
-            let label = (key.clone(), value.clone());
-            add(&mut self.by_label, label, name.to_owned());
+        let before = self.all.remove(name);
+        let indexed = LabelIndexing::of(&object, keeps);
+        // Most changes of an object leave its labels as they are.
+        let is_same = before
+            .as_ref()
+            .is_some_and(|it| it.indexed == indexed && has_the_labels(&it.object, &object));
+        if !is_same && let Some(before) = &before {
+            self.take_from_index(name, before);
         }
+        if !is_same {
+            self.add_to_index(name, &object, indexed);
+        }
+        let mut weight = object.weight(name);
+        if indexed == LabelIndexing::ByLabel {
+            let labels = object.there().into_iter().flat_map(|it| it.labels());
+            weight += labels
+                .map(|(key, value)| key.len() + value.len() + name.len() + INDEX_ENTRY)
+                .sum::<usize>();
+        }
+        self.weight += weight;
+        self.weight -= before.map_or(0, |it| it.weight);
+        let object = IndexedObject {
+            object,
+            weight,
+            indexed,
+        };
         self.all.insert(name.to_owned(), object);
         if self.weight > MOST_OF_NAMESPACE {
             self.overflow();
@@ -124,13 +181,46 @@ impl KindObjects {
     }
 
     pub(super) fn take_out(&mut self, name: &str) {
-        let Some(before) = self.all.remove(name) else {
+        if let Some(before) = self.all.remove(name) {
+            self.weight -= before.weight;
+            self.take_from_index(name, &before);
+        }
+    }
+
+    fn add_to_index(&mut self, name: &str, object: &KindObject, indexed: LabelIndexing) {
+        match indexed {
+            LabelIndexing::Never => {}
+            LabelIndexing::Compared => {
+                self.compared.insert(name.to_owned());
+            }
+            LabelIndexing::ByLabel => {
+                for (key, value) in object.there().into_iter().flat_map(|it| it.labels()) {
+                    let values = self.by_label.entry(key.clone()).or_default();
+                    let names = values.entry(value.clone()).or_default();
+                    names.insert(name.to_owned());
+                }
+            }
+        }
+    }
+
+    fn take_from_index(&mut self, name: &str, before: &IndexedObject) {
+        self.compared.remove(name);
+        if before.indexed != LabelIndexing::ByLabel {
             return;
-        };
-        self.weight -= before.weight(name);
-        for (key, value) in before.there().into_iter().flat_map(|it| it.labels()) {
-            let label = (key.clone(), value.clone());
-            take(&mut self.by_label, label, &name.to_owned());
+        }
+        for (key, value) in before.object.there().into_iter().flat_map(|it| it.labels()) {
+            let Some(values) = self.by_label.get_mut(key) else {
+                continue;
+            };
+            if let Some(names) = values.get_mut(value) {
+                names.remove(name);
+                if names.is_empty() {
+                    values.remove(value);
+                }
+            }
+            if values.is_empty() {
+                self.by_label.remove(key);
+            }
         }
     }
 
@@ -149,6 +239,14 @@ impl KindObjects {
         for name in dropped.cloned().collect::<Vec<_>>() {
             self.take_out(&name);
         }
+    }
+}
+
+fn has_the_labels(one: &KindObject, other: &KindObject) -> bool {
+    match (one.there(), other.there()) {
+        (Some(one), Some(other)) => one.labels().eq(other.labels()),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
     }
 }
 
@@ -185,7 +283,8 @@ mod tests {
         let mut objects = KindObjects::default();
         for number in 0..1_000 {
             let name = format!("approval-{number}");
-            objects.put(&name, object(&[("app", "tool"), ("run", &name)]));
+            let object = object(&[("app", "tool"), ("run", &name)]);
+            objects.put(&name, object, Keeps::All);
         }
         let of_run = [("app", "tool"), ("run", "approval-7")];
         assert_eq!(count(&objects, &of_run), 1);
@@ -196,16 +295,73 @@ mod tests {
     #[test]
     fn an_object_is_found_by_the_labels_that_it_has_now() {
         let mut objects = KindObjects::default();
-        objects.put("a", object(&[("run", "1")]));
-        objects.put("a", object(&[("run", "2")]));
+        objects.put("a", object(&[("run", "1")]), Keeps::All);
+        objects.put("a", object(&[("run", "2")]), Keeps::All);
         let found = [1, 2].map(|run| count(&objects, &[("run", &run.to_string())]));
         assert_eq!(found, [0, 1]);
-        objects.put("a", KindObject::Unreadable);
+        objects.put("a", KindObject::Unreadable, Keeps::All);
         assert_eq!(count(&objects, &[("run", "2")]), 0);
-        objects.put("a", object(&[]));
-        objects.put("b", object(&[("run", "2")]));
+        objects.put("a", object(&[]), Keeps::All);
+        objects.put("b", object(&[("run", "2")]), Keeps::All);
         objects.narrow(|name| name == "a");
         assert_eq!(count(&objects, &[("run", "2")]), 0);
+        objects.take_out("a");
+        assert!(objects.by_label.is_empty() && objects.weight() == 0);
+    }
+
+    /// An object with so many labels, one of which says its run.
+    fn crowded(run: &str, more: usize) -> KindObject {
+        let more: Vec<_> = (0..more).map(|it| format!("label-{it}")).collect();
+        let mut labels: Vec<_> = more.iter().map(|it| (it.as_str(), "")).collect();
+        labels.push(("run", run));
+        object(&labels)
+    }
+
+    /// Tenants write as many labels as an object has room for.
+    #[test]
+    fn an_object_with_too_many_labels_takes_no_room_in_the_index_and_is_found() {
+        for (more, indexed) in [(MOST_LABELS - 1, MOST_LABELS), (MOST_LABELS, 0), (5_000, 0)] {
+            let mut objects = KindObjects::default();
+            objects.put("a", crowded("1", more), Keeps::All);
+            assert_eq!(objects.by_label.len(), indexed);
+            assert_eq!(objects.compared.len(), usize::from(indexed == 0));
+            assert_eq!(count(&objects, &[("run", "1")]), 1);
+            objects.put("a", object(&[("run", "2")]), Keeps::All);
+            assert!(objects.compared.is_empty() && objects.by_label.len() == 1);
+            objects.put("a", crowded("1", more), Keeps::All);
+            objects.take_out("a");
+            assert!(objects.by_label.is_empty() && objects.compared.is_empty());
+            assert_eq!(objects.weight(), 0);
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_found_by_name_alone_takes_no_room_in_the_index() {
+        let mut objects = KindObjects::default();
+        objects.put("a", object(&[("run", "1")]), Keeps::Linked);
+        objects.put("b", crowded("1", 100), Keeps::Linked);
+        assert!(objects.by_label.is_empty() && objects.compared.is_empty());
+    }
+
+    /// Its index takes more than the labels themselves.
+    #[test]
+    fn the_index_counts_for_the_share_of_the_namespace() {
+        let weight = |keeps: Keeps| {
+            let mut objects = KindObjects::default();
+            objects.put("a", crowded("1", MOST_LABELS - 1), keeps);
+            objects.weight()
+        };
+        assert!(weight(Keeps::All) > weight(Keeps::Linked) + MOST_LABELS * INDEX_ENTRY);
+    }
+
+    /// The labels stay, and the index with them.
+    #[test]
+    fn an_object_that_changes_without_its_labels_is_found_as_before() {
+        let mut objects = KindObjects::default();
+        for _ in 0..2 {
+            objects.put("a", object(&[("run", "1")]), Keeps::All);
+            assert_eq!(count(&objects, &[("run", "1")]), 1);
+        }
         objects.take_out("a");
         assert!(objects.by_label.is_empty() && objects.weight() == 0);
     }

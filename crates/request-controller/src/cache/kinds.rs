@@ -141,7 +141,7 @@ impl KindCache {
 
     fn put(&mut self, name: &Name, object: KindObject) {
         let objects = self.namespaces.entry(name.namespace.clone()).or_default();
-        objects.put(&name.name, object);
+        objects.put(&name.name, object, self.keeps);
     }
 
     /// Drops what is known of an object.

@@ -70,6 +70,8 @@ pub struct RequestCache {
     listed: bool,
     /// Waiting requests by the namespaces of their connector and their pod, the oldest first.
     waiting: BTreeMap<(String, String), BTreeSet<RequestPlace>>,
+    /// Those of them that were found beyond the limit of their line, and that nothing else wakes.
+    beyond: BTreeMap<(String, String), BTreeSet<RequestPlace>>,
     /// The number of readable requests without access, by the same namespaces. Decided ones stay for hours or days.
     ungranted: BTreeMap<(String, String), usize>,
     room: RequestRoom,
@@ -112,12 +114,13 @@ impl RequestCache {
             by_namespace,
             by_connector,
             by_tuple,
-            by_evidence,
-            without_evidence,
-            awaiting_more,
             listed: _,
             waiting,
             ungranted,
+            by_evidence,
+            without_evidence,
+            awaiting_more,
+            beyond,
             room,
         } = self;
         vec![
@@ -128,11 +131,12 @@ impl RequestCache {
             by_namespace.len(),
             by_connector.len(),
             by_tuple.len(),
+            waiting.len(),
+            ungranted.len(),
             by_evidence.len(),
             without_evidence.len(),
             awaiting_more.len(),
-            waiting.len(),
-            ungranted.len(),
+            beyond.len(),
             usize::from(!room.is_empty()),
         ]
     }
@@ -275,6 +279,32 @@ impl RequestCache {
         let own = place(name, request);
         let before = waiting.iter().take_while(|it| **it < own);
         before.take(most).count() >= most
+    }
+
+    /// A reconciliation found a request beyond the limit of its line, or within it. One beyond it is woken when the line
+    /// becomes shorter.
+    pub fn waits_for_place(&mut self, name: &Name, is_beyond: bool) {
+        let cached = self.all.get(name).filter(|it| is_waiting(it));
+        if let Some(request) = cached.and_then(|it| it.request.as_deref().ok()) {
+            let (line, place) = (line_of(name, request), place(name, request));
+            if is_beyond {
+                add(&mut self.beyond, line, place);
+            } else {
+                take(&mut self.beyond, line, &place);
+            }
+        }
+    }
+
+    /// The line in which a request waits.
+    pub(super) fn waiting_line(&self, name: &Name) -> Option<(String, String)> {
+        let cached = self.all.get(name).filter(|it| is_waiting(it))?;
+        Some(line_of(name, cached.request.as_ref().ok()?))
+    }
+
+    /// The first request of a line that waits for its place.
+    pub(super) fn next_in_line(&self, line: &(String, String)) -> Option<&Name> {
+        let (.., name) = self.beyond.get(line)?.first()?;
+        Some(name)
     }
 
     /// The waiting requests, except those behind `most` others.
@@ -424,6 +454,11 @@ impl RequestCache {
                     count.remove();
                 }
             }
+            take(
+                &mut self.beyond,
+                line_of(name, request),
+                &place(name, request),
+            );
             for link in evidence(&cached) {
                 take(&mut self.by_evidence, link, name);
             }

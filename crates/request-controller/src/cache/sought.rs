@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::{access_policy::ObjectKind, template::RenderedLabels};
 
-use super::index::{add, take};
+use super::{
+    index::{add, take},
+    kind_objects::MOST_LABELS,
+};
 use crate::{api::Name, check_object::CheckObject};
 
 /// The most selections that are kept for a request. One with more is woken by each object of a kind.
@@ -154,12 +157,14 @@ impl Sought {
             return unknown.collect();
         };
         match change {
-            ObjectChange::Unknown => unknown.chain(indexed.values().flatten()).collect(),
-            ObjectChange::Known(objects) => {
+            ObjectChange::Known(objects) if !objects.iter().flatten().any(|it| has_many(it)) => {
                 let labels = objects.iter().flatten().flat_map(|it| it.labels());
                 let labels = labels.map(|(key, value)| (key.clone(), value.clone()));
                 let selecting = labels.filter_map(|label| indexed.get(&label)).flatten();
                 unknown.chain(selecting).collect()
+            }
+            ObjectChange::Known(_) | ObjectChange::Unknown => {
+                unknown.chain(indexed.values().flatten()).collect()
             }
         }
     }
@@ -195,6 +200,11 @@ impl Sought {
     }
 }
 
+/// True for an object with more labels than a look-up of each is worth.
+fn has_many(object: &CheckObject) -> bool {
+    object.labels().nth(MOST_LABELS).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use connectors_api::template::{Budget, LabelTemplates, TemplateData};
@@ -225,6 +235,15 @@ mod tests {
     fn object(run: &str) -> CheckObject {
         let object = json!({"metadata": {"labels": {"run": run}}});
         AsText::parse(&object.to_string()).unwrap()
+    }
+
+    /// A label whose key has as many characters as a key may have.
+    fn long_labels() -> RenderedLabels {
+        let key = format!("{}.example.com/run", "a".repeat(60));
+        let labels = BTreeMap::from([(key, "a".repeat(63))]);
+        let labels = LabelTemplates::parse(&labels).unwrap();
+        let data = TemplateData::of(json!({}));
+        labels.render(&data, &mut Budget::default()).unwrap()
     }
 
     /// Nothing is known of a request in this namespace.
@@ -316,6 +335,7 @@ mod tests {
                 vec![(kind("Approval"), labels(&"a".repeat(63))); MOST_SOUGHT],
                 false,
             ),
+            (vec![(kind("Approval"), long_labels()); MOST_SOUGHT], true),
         ];
         for (selections, expected) in table {
             let mut sought = waiting();
@@ -355,5 +375,11 @@ mod tests {
         assert_eq!(candidates, BTreeSet::from([&first, &seventh]));
         let of_all = sought.candidates(&kind("Approval"), "apps", &ObjectChange::Unknown);
         assert_eq!(of_all.len(), 1_000);
+        let crowded: BTreeMap<_, _> = (0..=MOST_LABELS).map(|it| (format!("l{it}"), "")).collect();
+        let crowded = json!({"metadata": {"labels": crowded}});
+        let crowded: CheckObject = AsText::parse(&crowded.to_string()).unwrap();
+        let change = ObjectChange::Known([None, Some(&crowded)]);
+        let candidates = sought.candidates(&kind("Approval"), "apps", &change);
+        assert_eq!(candidates.len(), 1_000, "one comparison for each");
     }
 }

@@ -288,7 +288,7 @@ fn objects_above_a_namespaces_share_are_not_kept_and_others_are() {
     );
     let loud = Name::new("loud", "1");
     assert!(state.kinds[&config_maps()].get(&loud).is_none());
-    assert!(state.kinds[&config_maps()].weight() < 1024);
+    assert!(state.kinds[&config_maps()].weight() < 2 * 1024);
     // A list of everything tells what is there now.
     let _ = state.kind(
         &config_maps(),
@@ -514,6 +514,27 @@ fn requests_that_come_and_go_leave_no_index() {
         );
     }
     assert_eq!(state.requests.tuple_of(&Name::new("tools", "r7")).len(), 49);
+    let waits = Name::new("tools", "r1");
+    for (is_beyond, next) in [(true, Some(&waits)), (false, None), (true, Some(&waits))] {
+        state.requests.waits_for_place(&waits, is_beyond);
+        let line = state.requests.waiting_line(&waits).unwrap();
+        assert_eq!(state.requests.next_in_line(&line), next);
+    }
+    let undecided = json!({"phase": "Granted", "policies": [
+        {"policy": {}, "grant": {"state": "Granted"}, "checkRefs": [
+            {"name": "approval", "ref": {"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}},
+        ]},
+        {"policy": {}},
+    ]});
+    let granted = Name::new("tools", "r2");
+    let _ = state.request(&granted, Ok(request("r2", "uid2", &undecided)));
+    let evidence = Name::new("apps", "a");
+    let resting = |state: &State| state.requests.resting_on(&config_maps(), &evidence).count();
+    let awaiting = |state: &State| state.requests.awaiting_more("apps").count();
+    assert_eq!((resting(&state), awaiting(&state)), (1, 1));
+    let census: usize = state.requests.census().iter().sum();
+    let _ = state.request(&granted, Ok(request("r2", "uid2", &undecided)));
+    assert_eq!(state.requests.census().iter().sum::<usize>(), census);
     for number in 0..50 {
         let _ = state.request_gone(&Name::new("tools", &format!("r{number}")));
     }

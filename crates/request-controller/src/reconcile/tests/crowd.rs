@@ -1,5 +1,8 @@
 //! A thousand runs of one namespace wait for their approvals: what one event costs does not depend on them.
 
+use std::sync::Arc;
+
+use connectors_api::AccessRequest;
 use service_kit::controller::queue::Urgency;
 use tokio::time::Instant;
 
@@ -127,5 +130,51 @@ async fn an_event_wakes_no_request_that_waits_for_its_place() {
             usize::from(approval == "run-wait"),
             "{approval}"
         );
+    }
+}
+
+/// Nothing else would wake it for half a minute.
+#[tokio::test]
+async fn a_request_is_woken_when_its_place_is_free_and_then_by_its_approval() {
+    for is_deleted in [false, true] {
+        let mut cluster = with_runs(2);
+        cluster.most_waiting = 1;
+        let controller = cluster.controller();
+        for _ in 0..2 {
+            for name in ["request", "run1", "run2"] {
+                look(&controller, name).await;
+            }
+            cluster.fill(&controller);
+        }
+        // Each event of a request wakes it.
+        for name in ["run1", "run2"] {
+            look(&controller, name).await;
+        }
+        let woken = |wakes: Vec<(Job, Urgency)>| {
+            let names = wakes.into_iter().filter_map(|(job, _)| match job {
+                Job::Request(name) => Some(name.name),
+                Job::Grant(_) | Job::Gate(_) => None,
+            });
+            names.collect::<Vec<_>>()
+        };
+        let first = Name::new("tools", "request");
+        let wakes = if is_deleted {
+            cluster.server.remove("accessrequests", "request");
+            controller.world.write().request_gone(&first).1
+        } else {
+            let mut over = cluster.server.named("accessrequests", "request").unwrap();
+            over["status"]["phase"] = "Rejected".into();
+            let over: AccessRequest = serde_json::from_value(over).unwrap();
+            cluster.server.change("accessrequests", "request", |it| {
+                it["status"]["phase"] = "Rejected".into();
+            });
+            controller.world.write().request(&first, Ok(Arc::new(over)))
+        };
+        let woken_now = woken(wakes);
+        assert!(woken_now.contains(&"run1".to_owned()), "{woken_now:?}");
+        assert!(!woken_now.contains(&"run2".to_owned()), "{woken_now:?}");
+        look(&controller, "run1").await;
+        let wakes = cluster.news(&controller, "approvaltasks", "run1-wait");
+        assert_eq!(woken(wakes), ["run1"], "it is in its place");
     }
 }
