@@ -24,6 +24,8 @@ use crate::{
 
 /// How long any one stage may wait; a healthy machine needs a few seconds.
 const PATIENCE: Duration = Duration::from_mins(2);
+/// The end of a kubelet that called containerd too early.
+const NOT_INITIALIZED: &str = "server is not initialized yet";
 
 /// Why there is no cluster.
 #[derive(Debug, thiserror::Error)]
@@ -131,7 +133,7 @@ pub(super) fn up(
             .try_for_each(|archive| cluster.load(archive))
     })?;
     progress.step("start the node", || {
-        cluster.start(Component::Kubelet)?;
+        cluster.start_kubelet()?;
         cluster.kubectl().apply(&addons::manifests())?;
         cluster.start(Component::KubeProxy)?;
         cluster.wait_for_node()
@@ -159,7 +161,7 @@ pub(super) fn reboot(
     })?;
     progress.step("start the node", || {
         cluster.start(Component::Containerd)?;
-        cluster.start(Component::Kubelet)?;
+        cluster.start_kubelet()?;
         cluster.start(Component::KubeProxy)?;
         cluster.wait_for_node()
     })?;
@@ -289,6 +291,19 @@ impl Cluster {
             });
         }
         Ok(())
+    }
+
+    /// The socket of containerd takes connections a moment before its runtime service answers. A kubelet that calls in
+    /// this moment ends.
+    fn start_kubelet(&self) -> Result<(), UpError> {
+        let deadline = Deadline::after(PATIENCE);
+        loop {
+            match self.start(Component::Kubelet) {
+                Err(UpError::ComponentEnded { log, .. })
+                    if log.contains(NOT_INITIALIZED) && !deadline.passed() => {}
+                started => return started,
+            }
+        }
     }
 
     fn start_api_server(&self) -> Result<(), UpError> {
