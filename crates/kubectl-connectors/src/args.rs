@@ -8,7 +8,7 @@ mod words;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueHint};
 
 pub use answers::{AnswerArgs, AnswerTarget, ObjectWord};
 pub use policies::{
@@ -57,7 +57,13 @@ fn exit_codes() -> String {
 #[derive(Debug, clap::Args)]
 pub struct CommonFlags {
     /// The kubeconfig file; without it those of KUBECONFIG, or ~/.kube/config
-    #[arg(long, value_name = "FILE", global = true, help_heading = "Cluster")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::Other,
+        global = true,
+        help_heading = "Cluster"
+    )]
     pub kubeconfig: Option<PathBuf>,
 
     /// The context of the kubeconfig
@@ -135,7 +141,7 @@ pub enum PluginCommand {
     /// Say why a pod waits for a connector, who can help, and what to type next
     #[command(after_help = EXPLAIN)]
     Explain(ExplainArgs),
-    /// List the requests of a namespace of connectors
+    /// List the requests of a namespace of connectors (short: areq)
     #[command(after_help = REQUESTS, alias = "areq")]
     Requests(RequestsArgs),
     /// List the grants that are in force: who approved, since when, and what ends them

@@ -6,6 +6,7 @@ use clap::CommandFactory as _;
 use clap_complete::{Shell, engine};
 
 use crate::args::{Args, CompletedBy};
+use crate::output::shown;
 
 /// The script that kubectl looks for as `kubectl_complete-connectors` in the `PATH`.
 const FOR_KUBECTL: &str = "\
@@ -52,15 +53,18 @@ pub(crate) fn of_kubectl(words: &[String]) -> String {
     let found = found.unwrap_or_default();
     let mut lines = String::new();
     for candidate in found.iter().filter(|it| !it.is_hide_set()) {
-        let _ = write!(lines, "{}", candidate.get_value().to_string_lossy());
+        let value = candidate.get_value().to_string_lossy();
+        let _ = write!(lines, "{}", shown(&value));
         if let Some(help) = candidate.get_help() {
-            let _ = write!(lines, "\t{help}");
+            let _ = write!(lines, "\t{}", shown(&help.to_string()));
         }
         lines.push('\n');
     }
-    let may_be_files = words
-        .iter()
-        .any(|it| ["convert", "policy"].contains(&it.as_str()));
+    // The shell knows its directory, and completes names of files itself.
+    let before = words.iter().rev().nth(1).map(String::as_str);
+    let mut words = words.iter().map(String::as_str);
+    let may_be_files =
+        before == Some("--kubeconfig") || words.any(|it| ["convert", "policy"].contains(&it));
     lines + if may_be_files { FILES } else { NO_FILES } + "\n"
 }
 
@@ -82,13 +86,30 @@ mod tests {
         assert_eq!(words("explain pod/x --as-acc"), ["--as-account", NO_FILES]);
         assert_eq!(words("top -o "), ["table", "json", "yaml", NO_FILES]);
         assert_eq!(words("policy te"), ["test", FILES]);
+        assert_eq!(words("top --kubeconfig /et"), [FILES]);
+        assert_eq!(words("convert /et"), [FILES]);
         assert!(words("").contains(&"requests".to_owned()));
         assert_eq!(of_kubectl(&[]), of_kubectl(&[String::new()]));
+    }
+
+    /// Such words are no command line of a person.
+    #[test]
+    fn no_words_make_it_panic() {
+        for line in [
+            "__complete -n --foo ",
+            "-n",
+            "--as-group= -- -x ",
+            "explain -- -- ",
+        ] {
+            let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+            assert!(of_kubectl(&words).ends_with('\n'), "{line}");
+        }
     }
 
     #[test]
     fn what_is_hidden_is_not_offered() {
         assert!(!words("").contains(&"__complete".to_owned()));
+        assert_eq!(words("__"), [NO_FILES]);
     }
 
     #[test]

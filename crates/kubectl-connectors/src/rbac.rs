@@ -92,7 +92,7 @@ fn is_controller(subject: &Subject) -> bool {
 pub(crate) fn is_everybody(group: &str) -> bool {
     group == "system:authenticated"
         || group == "system:unauthenticated"
-        || group.starts_with("system:serviceaccounts")
+        || group == "system:serviceaccounts"
 }
 
 /// A subject as people write it.

@@ -25,11 +25,11 @@ impl Validity {
         })
     }
 
-    /// Of each certificate of a PEM bundle. None if any of it is something else.
+    /// Of each certificate of a PEM bundle. One that cannot be read is left out, as the API server does.
     #[must_use]
-    pub fn of_bundle(pem: &[u8]) -> Option<Vec<Self>> {
+    pub fn of_bundle(pem: &[u8]) -> Vec<Self> {
         CertificateDer::pem_slice_iter(pem)
-            .map(|der| Self::of(&parse(&der.ok()?)?))
+            .filter_map(|der| Self::of(&parse(&der.ok()?)?))
             .collect()
     }
 
@@ -74,18 +74,19 @@ mod tests {
     #[test]
     fn each_certificate_of_a_bundle_has_its_times() {
         let bundle = pem((2026, 1, 1), (2027, 1, 1)) + &pem((2025, 1, 1), (2026, 2, 1));
-        let found = Validity::of_bundle(bundle.as_bytes()).unwrap();
+        let found = Validity::of_bundle(bundle.as_bytes());
         let ends: Vec<_> = found.iter().map(|it| it.until).collect();
         let expected = ["2027-01-01T00:00:00Z", "2026-02-01T00:00:00Z"].map(time);
         assert_eq!(ends, expected);
-        assert_eq!(Validity::of_bundle(b""), Some(Vec::new()));
+        assert_eq!(Validity::of_bundle(b""), Vec::new());
     }
 
     #[test]
-    fn a_bundle_with_anything_else_has_none() {
+    fn what_is_no_certificate_is_left_out() {
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         let bundle = pem((2026, 1, 1), (2027, 1, 1)) + broken;
-        assert_eq!(Validity::of_bundle(bundle.as_bytes()), None);
+        assert_eq!(Validity::of_bundle(bundle.as_bytes()).len(), 1);
+        assert_eq!(Validity::of_bundle(broken.as_bytes()), Vec::new());
     }
 
     #[test]

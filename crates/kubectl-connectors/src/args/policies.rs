@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueHint};
 
 use super::questions::ScopeArgs;
 use super::words::{self, WrittenPolicy};
@@ -108,6 +108,7 @@ pub struct SimulateArgs {
         short,
         long = "filename",
         value_name = "FILE",
+        value_hint = ValueHint::Other,
         required_unless_present = "deleted"
     )]
     pub files: Vec<PathBuf>,
@@ -125,7 +126,7 @@ pub struct SimulateArgs {
 #[derive(Debug, clap::Args)]
 pub struct LintArgs {
     /// Files of YAML or JSON; objects of other kinds in them are skipped
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "FILE", value_hint = ValueHint::Other, required = true)]
     pub files: Vec<PathBuf>,
 
     /// Warnings fail too
@@ -137,7 +138,7 @@ pub struct LintArgs {
 #[derive(Debug, clap::Args)]
 pub struct TestArgs {
     /// A directory of objects and tests
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = ValueHint::Other)]
     pub directory: PathBuf,
 
     /// The form of the report, where -o is table
@@ -153,7 +154,7 @@ pub struct TestArgs {
 #[derive(Debug, clap::Args)]
 pub struct CoverageArgs {
     /// A directory of objects and tests
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = ValueHint::Other)]
     pub directory: PathBuf,
 }
 
@@ -161,7 +162,7 @@ pub struct CoverageArgs {
 #[derive(Debug, clap::Args)]
 pub struct ConvertArgs {
     /// Files or directories of YAML or JSON; - is standard input
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "FILE", value_hint = ValueHint::Other, required = true)]
     pub files: Vec<PathBuf>,
 
     /// The version of the other product that the policies come from; 1.12 stands for those before it too

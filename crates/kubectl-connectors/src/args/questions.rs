@@ -152,6 +152,6 @@ pub struct CompletionArgs {
 #[derive(Debug, clap::Args)]
 pub struct CompletedWords {
     /// The words behind `kubectl connectors`, the last of which is completed
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(last = true)]
     pub words: Vec<String>,
 }

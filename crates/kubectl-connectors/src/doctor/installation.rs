@@ -49,7 +49,7 @@ pub(super) fn examine(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
 }
 
 /// True when the namespace was read, and holds nothing of the installation.
-fn is_nowhere(read: &DoctorRead) -> bool {
+pub(super) fn is_nowhere(read: &DoctorRead) -> bool {
     read.config == Presence::Absent
         && read.deployments.as_ref().is_some_and(Vec::is_empty)
         && read.daemon_sets.as_ref().is_some_and(Vec::is_empty)
@@ -380,7 +380,7 @@ fn authority_old(
     let bundles = all.iter().filter_map(|it| it.ca_bundle.as_ref());
     let newest = bundles
         .map(|bundle| Validity::of_bundle(&bundle.0))
-        .map(|all| all.into_iter().flatten().max_by_key(|it| it.until));
+        .map(|all| all.into_iter().max_by_key(|it| it.until));
     let oldest = newest.min_by_key(|it| it.map(|it| it.until))?;
     let (severity, message) = match oldest {
         None => (
@@ -391,7 +391,7 @@ fn authority_old(
         Some(it) if it.until <= now => (
             DoctorSeverity::Error,
             format!(
-                "its certificate authority is over since {}: policies and requests cannot be written",
+                "its certificate authority expired at {}: policies and requests cannot be written",
                 it.until
             ),
         ),

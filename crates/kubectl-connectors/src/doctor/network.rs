@@ -4,16 +4,21 @@ use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
 
 /// The services whose ports the chart's NetworkPolicies guard.
 const GUARDED: [&str; 2] = ["evaluation-service", "webhook"];
-/// The names, or beginnings of names, of DaemonSets that enforce NetworkPolicies.
-const ENFORCING: [&str; 9] = [
+/// The names of DaemonSets that enforce NetworkPolicies.
+const ENFORCING: [&str; 14] = [
     "anetd",
     "antrea-agent",
     "azure-npm",
     "calico-node",
     "canal",
     "cilium",
+    "kube-ovn-cni",
     "kube-router",
     "ovnkube-node",
+    "ovs-ovn",
+    "rke2-calico-node",
+    "rke2-canal",
+    "sdn",
     "weave-net",
 ];
 
@@ -21,6 +26,9 @@ pub(super) fn examine(read: &DoctorRead) -> Vec<DoctorFinding> {
     let Some(policies) = &read.network_policies else {
         return Vec::new();
     };
+    if super::installation::is_nowhere(read) {
+        return Vec::new();
+    }
     let system = &read.system_namespace;
     let missing: Vec<_> = GUARDED
         .into_iter()
@@ -35,7 +43,7 @@ pub(super) fn examine(read: &DoctorRead) -> Vec<DoctorFinding> {
             DoctorWord::NetworkOpen,
             format!("Namespace {system}"),
             format!(
-                "it has no NetworkPolicy {}: every pod of the cluster reaches the ports of these services",
+                "the chart's NetworkPolicy {} is not there: unless something else guards them, every pod of the cluster reaches the ports of these services",
                 missing.join(" and ")
             ),
             "set the chart's networkPolicy.enabled, or guard the ports in another way",
@@ -50,7 +58,8 @@ pub(super) fn examine(read: &DoctorRead) -> Vec<DoctorFinding> {
     };
     let is_enforced = agents.iter().any(|it| {
         let name = it.metadata.name.as_deref().unwrap_or_default();
-        ENFORCING.iter().any(|known| name.starts_with(known))
+        let ready = it.status.as_ref().map_or(0, |it| it.number_ready);
+        ENFORCING.contains(&name) && ready > 0
     });
     if is_enforced {
         return Vec::new();
@@ -60,9 +69,9 @@ pub(super) fn examine(read: &DoctorRead) -> Vec<DoctorFinding> {
         DoctorWord::NetworkOpen,
         format!("NetworkPolicy {system}/{}", GUARDED[0]),
         "no DaemonSet of the cluster is known to enforce NetworkPolicies: they may be without effect",
-        "find out whether the network plugin enforces them: this command fails where it does",
+        "find out whether the network enforces them: the command prints `reached` where it does not, and anything else says nothing",
     );
     vec![finding.with_command(format!(
-        "kubectl -n default run network-test --rm -i --restart=Never --image=busybox -- nc -z -w 3 evaluation-service.{system} 8443"
+        "kubectl -n default run network-test --rm -i --restart=Never --image=busybox -- sh -c 'nc -z -w 3 evaluation-service.{system} 8443 && echo reached'"
     ))]
 }

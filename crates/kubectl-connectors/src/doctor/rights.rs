@@ -14,6 +14,13 @@ use crate::terms::shell;
 const MOST: usize = 64;
 /// The verb of every mount.
 const ANY_VERB: &str = "*";
+/// The beginning of the group of the service accounts of a namespace.
+const ACCOUNTS_OF: &str = "system:serviceaccounts:";
+/// The beginning of the user name of a service account.
+const ACCOUNT: &str = "system:serviceaccount:";
+/// The consequence of a right of an account.
+const OF_AN_ACCOUNT: &str =
+    "a pod that runs as it needs no approval, and whoever may create pods beside it can run one";
 /// The user of callers without a name.
 const ANONYMOUS: &str = "system:anonymous";
 /// An access to an unnamed connector of a namespace, or of each if it is empty. A rule that names connectors does not
@@ -122,7 +129,14 @@ impl RightsPlace<'_> {
 
 /// The controllers hold every right that they grant.
 fn is_ours(subject: &Subject, system_namespace: &str) -> bool {
-    matches!(subject, Subject::ServiceAccount { namespace, .. } if **namespace == *system_namespace)
+    match subject {
+        Subject::ServiceAccount { namespace, .. } => **namespace == *system_namespace,
+        Subject::Group(name) => name.strip_prefix(ACCOUNTS_OF) == Some(system_namespace),
+        Subject::User(name) => {
+            let account = name.strip_prefix(ACCOUNT);
+            account.and_then(|it| it.split(':').next()) == Some(system_namespace)
+        }
+    }
 }
 
 /// The names of the bindings that allow it.
@@ -151,13 +165,17 @@ fn finding(
         Subject::Group(name) if rbac::is_everybody(name) => {
             (DoctorSeverity::Error, "no pod needs an approval")
         }
+        Subject::Group(name) if name.starts_with(ACCOUNTS_OF) => (
+            DoctorSeverity::Warning,
+            "no pod of that namespace needs an approval",
+        ),
         Subject::User(name) if **name == *ANONYMOUS => {
             (DoctorSeverity::Error, "every caller without a name may")
         }
-        Subject::ServiceAccount { .. } => (
-            DoctorSeverity::Warning,
-            "a pod that runs as it needs no approval, and whoever may create pods beside it can run one",
-        ),
+        Subject::User(name) if name.starts_with(ACCOUNT) => {
+            (DoctorSeverity::Warning, OF_AN_ACCOUNT)
+        }
+        Subject::ServiceAccount { .. } => (DoctorSeverity::Warning, OF_AN_ACCOUNT),
         Subject::Group(_) | Subject::User(_) => (DoctorSeverity::Hint, owners.as_str()),
     };
     let permissions: Vec<_> = permissions.iter().map(|it| it.as_str()).collect();

@@ -141,6 +141,7 @@ fn in_order() -> Cluster {
     cluster.put(json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "calico-node", "namespace": "kube-system"},
         "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}}},
+        "status": {"desiredNumberScheduled": 1, "numberReady": 1, "currentNumberScheduled": 1, "numberMisscheduled": 0},
     }));
     for name in RULES {
         rule(&cluster, name, &json!(["Deny"]));
@@ -420,7 +421,7 @@ fn troubles() -> Vec<Trouble> {
             "Error",
             |it| authority_of_webhook(it, (2025, 1, 1), (2026, 2, 1)),
             "ValidatingWebhookConfiguration connectors-approval",
-            "is over since 2026-02-01T00:00:00Z",
+            "expired at 2026-02-01T00:00:00Z",
         ),
         trouble(
             DoctorWord::CertificateOld,
@@ -446,7 +447,7 @@ fn troubles() -> Vec<Trouble> {
             "Hint",
             |it| it.server.delete("networkpolicies", SYSTEM, "webhook"),
             "Namespace connectors-system",
-            "it has no NetworkPolicy webhook",
+            "the chart's NetworkPolicy webhook is not there",
         ),
         trouble(
             DoctorWord::NetworkOpen,
@@ -459,15 +460,22 @@ fn troubles() -> Vec<Trouble> {
             DoctorWord::ClocksApart,
             "Warning",
             |it| it.server.jump(SignedDuration::from_mins(-5)),
-            "this machine",
-            "its clock is 5m ahead of the API server's",
+            "the API server",
+            "its clock, or that of a proxy before it, is 5m behind those of this machine and of the controllers",
         ),
         trouble(
             DoctorWord::ClocksApart,
             "Warning",
-            |it| it.server.jump(SignedDuration::from_mins(1)),
+            |it| {
+                it.server.jump(SignedDuration::from_mins(-20));
+                for name in ["policy-controller", "request-controller"] {
+                    it.server.change("leases", SYSTEM, name, |it| {
+                        it["spec"]["renewTime"] = "2026-03-01T09:52:00.000000Z".into();
+                    });
+                }
+            },
             "this machine",
-            "its clock is 1m behind the API server's",
+            "its clock is 20m ahead of the API server's",
         ),
         trouble(
             DoctorWord::DriverWrong,
@@ -627,6 +635,26 @@ fn troubles() -> Vec<Trouble> {
         ),
         trouble(
             DoctorWord::RightsTooWide,
+            "Warning",
+            |it| {
+                let group = "system:serviceaccounts:ci";
+                may_everything(it, &json!({"kind": "Group", "name": group}));
+            },
+            "ClusterRoleBinding wide",
+            "group system:serviceaccounts:ci may use apis and proxy of every connector: no pod of that namespace",
+        ),
+        trouble(
+            DoctorWord::RightsTooWide,
+            "Warning",
+            |it| {
+                let user = "system:serviceaccount:ci:deployer";
+                may_everything(it, &json!({"kind": "User", "name": user}));
+            },
+            "ClusterRoleBinding wide",
+            "may use apis and proxy of every connector: a pod that runs as it needs no approval",
+        ),
+        trouble(
+            DoctorWord::RightsTooWide,
             "Hint",
             |it| may_everything(it, &json!({"kind": "Group", "name": "admins"})),
             "ClusterRoleBinding wide",
@@ -652,6 +680,29 @@ fn troubles() -> Vec<Trouble> {
             "ServiceAccount ci/deployer may use apis of every connector of namespace payments: a pod",
         ),
     ]
+}
+
+/// While an authority is replaced, the bundle has both.
+#[tokio::test]
+async fn an_old_authority_beside_a_new_one_is_in_order() {
+    let cluster = in_order();
+    let bundle = |from, until| {
+        let text: ByteString = serde_json::from_value(authority(from, until).into()).unwrap();
+        text.0
+    };
+    let both = [
+        bundle((2026, 2, 1), (2027, 2, 1)),
+        bundle((2025, 1, 1), (2026, 2, 1)),
+    ];
+    let both = serde_json::to_value(ByteString(both.concat())).unwrap();
+    let kind = "validatingwebhookconfigurations";
+    cluster
+        .server
+        .change(kind, "", "connectors-approval", |it| {
+            it["webhooks"][0]["clientConfig"]["caBundle"] = both;
+        });
+    let outcome = cluster.run(&DOCTOR).await;
+    assert_eq!(outcome.output, "nothing to mend\n", "{outcome:?}");
 }
 
 #[tokio::test]

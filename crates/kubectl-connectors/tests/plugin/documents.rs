@@ -7,6 +7,9 @@ use std::{env, fs, path::PathBuf};
 use clap::{CommandFactory as _, Parser as _};
 use kubectl_connectors::args::Args;
 use kubectl_connectors::exit::ExitWord;
+use serde_json::Value;
+
+use crate::schema::problems;
 
 fn path(of: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(of)
@@ -49,6 +52,13 @@ fn the_schema_is_the_one_that_is_kept() {
     assert_eq!(code, Some(0));
     let path = path("schema/v1.json");
     if env::var_os("UPDATE_DOCS").is_some() {
+        let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        let before = fs::read_to_string(&path).unwrap();
+        // What was written before stays.
+        assert_eq!(
+            problems(&parsed(&before), &parsed(&schema)),
+            Vec::<String>::new()
+        );
         fs::write(&path, schema).unwrap();
     } else {
         let kept = fs::read_to_string(&path).unwrap();

@@ -1,4 +1,5 @@
-//! The schema of `-o json` only grows: what a program reads today is there tomorrow, and means the same.
+//! The schema of `-o json` only grows: what the first version has is there in every later one. What came after it is held
+//! when the schema is written anew.
 
 use std::fs;
 
@@ -67,7 +68,8 @@ fn is_kept(older: &Value, newer: &Value) -> bool {
     problems.is_empty()
 }
 
-fn problems(older: &Value, newer: &Value) -> Vec<String> {
+/// What a newer schema does not keep of an older one.
+pub(crate) fn problems(older: &Value, newer: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     broken(older, newer, "", &mut problems);
     problems
