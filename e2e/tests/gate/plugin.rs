@@ -1,15 +1,22 @@
 //! The kubectl plugin beside the running services: sessions of an administrator, and of a user without rights.
 
-use std::process::Command;
+use std::{
+    env, fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    process::Command,
+};
 
 use e2e::{
     api::kinds::{POD, SIGN_OFF},
     images::programs_dir,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::rights::{self, RightHolder, RightRule};
-use crate::support::{Approval, CONNECTOR, Gate, name, wait_until};
+use crate::support::{Approval, CONNECTOR, Gate, check_of, name, policy, wait_until};
+
+/// A password that stands in a Secret beside the objects that the plugin reads.
+const PASSWORD: &str = "correct-horse-battery-staple";
 
 /// The answer of the plugin to a command line.
 struct Session {
@@ -33,9 +40,10 @@ impl Session {
             text: String::from_utf8(output.stdout).unwrap(),
             errors: String::from_utf8(output.stderr).unwrap(),
         };
-        // No token of an account (I8), and no colour, as this is no terminal.
+        // No token of an account and no Secret (I8), and no colour, as this is no terminal.
         for text in [&session.text, &session.errors] {
             assert!(!text.contains("eyJ"), "{words}: {text}");
+            assert!(!text.contains(PASSWORD), "{words}: {text}");
             assert!(!text.contains('\u{1b}'), "{words}: {text}");
         }
         session
@@ -149,4 +157,104 @@ fn an_administrator_answers_with_the_plugin_and_users_without_the_rights_write_n
     rejected.expect(0, &["takes back", "it is rejected", "Revoked"]);
     assert_eq!(state(), "rejected");
     gate.approval_ended("job", "release");
+}
+
+/// A connector whose credential is a Secret of the namespace.
+fn with_a_secret(gate: &Gate) {
+    gate.scene()
+        .apply(&json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "credential"},
+            "stringData": {"username": "robot", "password": PASSWORD},
+        }))
+        .unwrap();
+    gate.scene()
+        .apply(&json!({
+            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "Connector",
+            "metadata": {"name": CONNECTOR, "labels": {"e2e": "yes"}},
+            "spec": {
+                "connectorClassName": "e2e", "address": "https://prod.example.com",
+                "auth": {"name": "basic", "secretRef": {"name": "credential"}},
+            },
+        }))
+        .unwrap();
+}
+
+#[test]
+fn the_plugin_looks_at_waits_policies_and_the_installation_and_shows_no_secret() {
+    let gate = Gate::new("plugin-looks");
+    with_a_secret(&gate);
+    gate.create_policy("release", Approval::SignOff);
+    gate.start_pod("job");
+    gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
+    gate.set_approval("yes", "job", Approval::SignOff, "pending");
+
+    Session::of(&gate, "top").expect(0, &[gate.namespace(), "job", "ChecksPending"]);
+    Session::of(&gate, "top -A").expect(0, &[gate.namespace()]);
+
+    let files = tempfile::tempdir().unwrap();
+    let simulate = |policy: &Value| {
+        let file = files.path().join("policy.json");
+        fs::write(&file, policy.to_string()).unwrap();
+        Session::of(&gate, &format!("policy simulate -f {}", file.display()))
+    };
+    simulate(&policy("release", Approval::SignOff)).expect(0, &["0 change"]);
+    let mut other = policy("release", Approval::SignOff);
+    gate.set_approval("other", "other", Approval::SignOff, "approved");
+    check_of(&mut other)["selector"]["labels"] = json!({"app": "other"});
+    simulate(&other).expect(1, &["waits → would be granted", "1 change"]);
+
+    let everything = [RightRule {
+        group: "connectors.alauda.io",
+        resource: "connectors/apis",
+        name: None,
+        verbs: &["*"],
+    }];
+    rights::give(&gate, "wide", &everything, RightHolder::Account("deployer"));
+    let wide = format!("RoleBinding {}/wide", gate.namespace());
+    let told = format!("ServiceAccount {}/deployer may use apis", gate.namespace());
+    Session::of(&gate, "doctor").expect(1, &["RightsTooWide", &wide, &told]);
+    let plan = Session::of(&gate, "doctor --fix-plan");
+    let edit = format!("kubectl -n {} edit rolebinding wide", gate.namespace());
+    plan.expect(1, &[&edit]);
+    // The clock of a node is that of its API server.
+    assert!(!plan.text.contains("ClocksApart"), "{}", plan.text);
+
+    for words in ["explain pod/job", "requests", "grants", "doctor -A", "top"] {
+        let document = Session::of(&gate, &format!("{words} -o json"));
+        let document: Value = serde_json::from_str(&document.text).unwrap();
+        assert!(document["kind"].is_string(), "{document}");
+    }
+}
+
+#[test]
+fn kubectl_completes_the_commands_of_the_plugin() {
+    let gate = Gate::empty("plugin-completes");
+    let folder = tempfile::tempdir().unwrap();
+    let program = programs_dir().join("kubectl-connectors");
+    symlink(&program, folder.path().join("kubectl-connectors")).unwrap();
+    let script = Command::new(&program)
+        .args(["completion", "kubectl"])
+        .output()
+        .unwrap()
+        .stdout;
+    let completer = folder.path().join("kubectl_complete-connectors");
+    fs::write(&completer, script).unwrap();
+    fs::set_permissions(&completer, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = env::var("PATH").unwrap_or_default();
+    let completed = |words: &[&str]| {
+        let output = Command::new(gate.scene().kubectl().program())
+            .env("PATH", format!("{}:{path}", folder.path().display()))
+            .args(["__complete", "connectors"])
+            .args(words)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let commands = completed(&["ex"]);
+    assert!(commands.starts_with("explain\t"), "{commands}");
+    let values = completed(&["requests", "-o", ""]);
+    assert!(
+        values.contains("json") && values.contains("yaml"),
+        "{values}"
+    );
 }
