@@ -237,9 +237,9 @@ fn kubectl_completes_the_commands_of_the_plugin() {
         .output()
         .unwrap()
         .stdout;
-    let completer = folder.path().join("kubectl_complete-connectors");
-    fs::write(&completer, script).unwrap();
-    fs::set_permissions(&completer, fs::Permissions::from_mode(0o755)).unwrap();
+    let script_file = folder.path().join("kubectl_complete-connectors");
+    fs::write(&script_file, script).unwrap();
+    fs::set_permissions(&script_file, fs::Permissions::from_mode(0o755)).unwrap();
     let path = env::var("PATH").unwrap_or_default();
     let completed = |words: &[&str]| {
         let output = Command::new(gate.scene().kubectl().program())
