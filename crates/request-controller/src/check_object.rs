@@ -52,8 +52,9 @@ impl CheckObject {
     }
 
     /// The labels and their values.
-    pub fn labels(&self) -> impl Iterator<Item = (&String, &String)> {
-        self.metadata.labels.iter().flatten()
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let labels = self.metadata.labels.iter().flatten();
+        labels.map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
     /// The same object with the kind of the list that contained it.

@@ -7,7 +7,10 @@ use std::{
 
 use connectors_api::template::RenderedLabels;
 
-use super::Keeps;
+use super::{
+    Keeps,
+    index::{Label, LabelIndex},
+};
 use crate::check_object::CheckObject;
 
 /// The limit of bytes for the objects of one kind in one namespace: enough for some thousand approvals. Above it the
@@ -58,12 +61,17 @@ impl KindObject {
     }
 }
 
+/// True for an object with more labels than an index of them is worth.
+pub(super) fn has_many_labels(object: &CheckObject) -> bool {
+    object.labels().nth(MOST_LABELS).is_some()
+}
+
 /// An object, and its place in the index.
 #[derive(Clone, Debug)]
 struct IndexedObject {
     object: KindObject,
-    weight: usize,
     indexed: LabelIndexing,
+    weight: usize,
 }
 
 /// How checks find an object by its labels.
@@ -77,18 +85,36 @@ enum LabelIndexing {
     Compared,
 }
 
-impl LabelIndexing {
-    fn of(object: &KindObject, keeps: Keeps) -> Self {
-        match object.there() {
-            Some(object) if keeps == Keeps::All => {
-                if object.labels().nth(MOST_LABELS).is_some() {
-                    Self::Compared
-                } else {
-                    Self::ByLabel
-                }
+impl IndexedObject {
+    fn of(name: &str, object: KindObject, keeps: Keeps) -> Self {
+        let indexed = match object.there() {
+            Some(object) if keeps == Keeps::All && has_many_labels(object) => {
+                LabelIndexing::Compared
             }
-            Some(_) | None => Self::Never,
+            Some(_) if keeps == Keeps::All => LabelIndexing::ByLabel,
+            Some(_) | None => LabelIndexing::Never,
+        };
+        let mut it = Self {
+            weight: object.weight(name),
+            object,
+            indexed,
+        };
+        if indexed == LabelIndexing::ByLabel {
+            let entry =
+                |(key, value): Label<'_>| key.len() + value.len() + name.len() + INDEX_ENTRY;
+            it.weight += it.labels().map(entry).sum::<usize>();
         }
+        it
+    }
+
+    fn labels(&self) -> impl Iterator<Item = Label<'_>> {
+        let object = self.object.there().into_iter();
+        object.flat_map(|it| it.labels())
+    }
+
+    /// True when both have the same place in the index. Most changes of an object leave its labels as they are.
+    fn is_indexed_as(&self, other: &Self) -> bool {
+        self.indexed == other.indexed && self.labels().eq(other.labels())
     }
 }
 
@@ -97,7 +123,7 @@ impl LabelIndexing {
 pub(super) struct KindObjects {
     all: BTreeMap<String, IndexedObject>,
     /// The names of the objects by label and value.
-    by_label: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
+    by_label: LabelIndex<String>,
     /// The names of those with too many labels.
     compared: BTreeSet<String>,
     weight: usize,
@@ -134,11 +160,9 @@ impl KindObjects {
         &self,
         labels: &RenderedLabels,
     ) -> impl Iterator<Item = &Arc<CheckObject>> {
-        let names = labels
-            .iter()
-            .map(|(key, value)| self.by_label.get(key)?.get(value.as_str()));
-        let rarest = names.min_by_key(|it| it.map_or(0, BTreeSet::len));
-        let names = rarest.flatten().into_iter().flatten();
+        let rarest = self.by_label.rarest(labels);
+        let names = rarest.and_then(|label| self.by_label.get(label));
+        let names = names.into_iter().flatten();
         let found = names.chain(&self.compared);
         let found = found.filter_map(|name| self.get(name));
         found.filter_map(KindObject::there)
@@ -148,32 +172,16 @@ impl KindObjects {
         if self.overflowed {
             return;
         }
+        let object = IndexedObject::of(name, object, keeps);
         let before = self.all.remove(name);
-        let indexed = LabelIndexing::of(&object, keeps);
-        // Most changes of an object leave its labels as they are.
-        let is_same = before
-            .as_ref()
-            .is_some_and(|it| it.indexed == indexed && has_the_labels(&it.object, &object));
-        if !is_same && let Some(before) = &before {
-            self.take_from_index(name, before);
+        if !before.as_ref().is_some_and(|it| it.is_indexed_as(&object)) {
+            if let Some(before) = &before {
+                self.take_from_index(name, before);
+            }
+            self.add_to_index(name, &object);
         }
-        if !is_same {
-            self.add_to_index(name, &object, indexed);
-        }
-        let mut weight = object.weight(name);
-        if indexed == LabelIndexing::ByLabel {
-            let labels = object.there().into_iter().flat_map(|it| it.labels());
-            weight += labels
-                .map(|(key, value)| key.len() + value.len() + name.len() + INDEX_ENTRY)
-                .sum::<usize>();
-        }
-        self.weight += weight;
+        self.weight += object.weight;
         self.weight -= before.map_or(0, |it| it.weight);
-        let object = IndexedObject {
-            object,
-            weight,
-            indexed,
-        };
         self.all.insert(name.to_owned(), object);
         if self.weight > MOST_OF_NAMESPACE {
             self.overflow();
@@ -187,39 +195,30 @@ impl KindObjects {
         }
     }
 
-    fn add_to_index(&mut self, name: &str, object: &KindObject, indexed: LabelIndexing) {
-        match indexed {
+    fn add_to_index(&mut self, name: &str, object: &IndexedObject) {
+        match object.indexed {
             LabelIndexing::Never => {}
             LabelIndexing::Compared => {
                 self.compared.insert(name.to_owned());
             }
             LabelIndexing::ByLabel => {
-                for (key, value) in object.there().into_iter().flat_map(|it| it.labels()) {
-                    let values = self.by_label.entry(key.clone()).or_default();
-                    let names = values.entry(value.clone()).or_default();
-                    names.insert(name.to_owned());
+                for label in object.labels() {
+                    self.by_label.add(label, name.to_owned());
                 }
             }
         }
     }
 
     fn take_from_index(&mut self, name: &str, before: &IndexedObject) {
-        self.compared.remove(name);
-        if before.indexed != LabelIndexing::ByLabel {
-            return;
-        }
-        for (key, value) in before.object.there().into_iter().flat_map(|it| it.labels()) {
-            let Some(values) = self.by_label.get_mut(key) else {
-                continue;
-            };
-            if let Some(names) = values.get_mut(value) {
-                names.remove(name);
-                if names.is_empty() {
-                    values.remove(value);
-                }
+        match before.indexed {
+            LabelIndexing::Never => {}
+            LabelIndexing::Compared => {
+                self.compared.remove(name);
             }
-            if values.is_empty() {
-                self.by_label.remove(key);
+            LabelIndexing::ByLabel => {
+                for label in before.labels() {
+                    self.by_label.take(label, name);
+                }
             }
         }
     }
@@ -239,14 +238,6 @@ impl KindObjects {
         for name in dropped.cloned().collect::<Vec<_>>() {
             self.take_out(&name);
         }
-    }
-}
-
-fn has_the_labels(one: &KindObject, other: &KindObject) -> bool {
-    match (one.there(), other.there()) {
-        (Some(one), Some(other)) => one.labels().eq(other.labels()),
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
     }
 }
 
@@ -323,11 +314,11 @@ mod tests {
         for (more, indexed) in [(MOST_LABELS - 1, MOST_LABELS), (MOST_LABELS, 0), (5_000, 0)] {
             let mut objects = KindObjects::default();
             objects.put("a", crowded("1", more), Keeps::All);
-            assert_eq!(objects.by_label.len(), indexed);
+            assert_eq!(objects.by_label.keys(), indexed);
             assert_eq!(objects.compared.len(), usize::from(indexed == 0));
             assert_eq!(count(&objects, &[("run", "1")]), 1);
             objects.put("a", object(&[("run", "2")]), Keeps::All);
-            assert!(objects.compared.is_empty() && objects.by_label.len() == 1);
+            assert!(objects.compared.is_empty() && objects.by_label.keys() == 1);
             objects.put("a", crowded("1", more), Keeps::All);
             objects.take_out("a");
             assert!(objects.by_label.is_empty() && objects.compared.is_empty());

@@ -62,7 +62,7 @@ pub struct RequestCache {
     by_tuple: BTreeMap<(String, RequestTuple), BTreeSet<Name>>,
     /// Open requests with a grant by each object of their evidence.
     by_evidence: BTreeMap<Link, BTreeSet<Name>>,
-    /// Those whose evidence is not cached, by the kinds of its objects and the namespace of their pods.
+    /// Open requests with a grant whose evidence is not cached, by the kinds of its objects and the namespace of their pods.
     without_evidence: BTreeMap<(ObjectKind, String), BTreeSet<Name>>,
     /// Granted requests of which another policy is undecided, by the namespace of their pods.
     awaiting_more: BTreeMap<String, BTreeSet<Name>>,
@@ -70,7 +70,7 @@ pub struct RequestCache {
     listed: bool,
     /// Waiting requests by the namespaces of their connector and their pod, the oldest first.
     waiting: BTreeMap<(String, String), BTreeSet<RequestPlace>>,
-    /// Those of them that were found beyond the limit of their line, and that nothing else wakes.
+    /// Waiting requests beyond the limit of their line, which no other event wakes, by the same namespaces.
     beyond: BTreeMap<(String, String), BTreeSet<RequestPlace>>,
     /// The number of readable requests without access, by the same namespaces. Decided ones stay for hours or days.
     ungranted: BTreeMap<(String, String), usize>,
@@ -290,7 +290,7 @@ impl RequestCache {
             if is_beyond {
                 add(&mut self.beyond, line, place);
             } else {
-                take(&mut self.beyond, line, &place);
+                take(&mut self.beyond, &line, &place);
             }
         }
     }
@@ -436,41 +436,34 @@ impl RequestCache {
         {
             self.by_uid.remove(uid);
         }
-        take(&mut self.by_namespace, name.namespace.clone(), name);
+        take(&mut self.by_namespace, &name.namespace, name);
         if let Ok(request) = &cached.request {
             let pod = pod_of(request);
             self.room.give_back(&pod.namespace, cached.room);
-            take(&mut self.by_pod_namespace, pod.namespace.clone(), name);
-            take(
-                &mut self.waiting,
-                line_of(name, request),
-                &place(name, request),
-            );
+            take(&mut self.by_pod_namespace, &pod.namespace, name);
+            let (line, own) = (line_of(name, request), place(name, request));
+            take(&mut self.waiting, &line, &own);
+            take(&mut self.beyond, &line, &own);
             if phase(&cached) != Some(Phase::Granted)
-                && let Entry::Occupied(mut count) = self.ungranted.entry(line_of(name, request))
+                && let Entry::Occupied(mut count) = self.ungranted.entry(line)
             {
                 *count.get_mut() -= 1;
                 if *count.get() == 0 {
                     count.remove();
                 }
             }
-            take(
-                &mut self.beyond,
-                line_of(name, request),
-                &place(name, request),
-            );
             for link in evidence(&cached) {
-                take(&mut self.by_evidence, link, name);
+                take(&mut self.by_evidence, &link, name);
             }
             for place in places_without_evidence(&cached) {
-                take(&mut self.without_evidence, place, name);
+                take(&mut self.without_evidence, &place, name);
             }
-            take(&mut self.awaiting_more, pod.namespace.clone(), name);
-            take(&mut self.by_pod, pod, name);
+            take(&mut self.awaiting_more, &pod.namespace, name);
+            take(&mut self.by_pod, &pod, name);
             if let Some(tuple) = tuple_of(name, request) {
-                take(&mut self.by_tuple, tuple, name);
+                take(&mut self.by_tuple, &tuple, name);
             }
-            take(&mut self.by_connector, connector_of(name, request), name);
+            take(&mut self.by_connector, &connector_of(name, request), name);
         }
         Some(cached)
     }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use connectors_api::{access_policy::ObjectKind, template::RenderedLabels};
 
 use super::{
-    index::{add, take},
-    kind_objects::MOST_LABELS,
+    index::{LabelIndex, add, take},
+    kind_objects::has_many_labels,
 };
 use crate::{api::Name, check_object::CheckObject};
 
@@ -21,17 +21,14 @@ const MOST_BYTES: usize = 1024;
 /// The selection of one check: the objects of a kind with these labels, in the pod's namespace.
 pub type SoughtObjects = (ObjectKind, RenderedLabels);
 
-/// A label and its value.
-type Label = (String, String);
-
 /// The selections of each waiting request whose last reconciliation was complete.
 #[derive(Debug, Default)]
 pub struct Sought {
     waiting: BTreeMap<Name, WaitingRequest>,
     /// The requests whose selections are not known, by the namespace of their pods.
     unknown: BTreeMap<String, BTreeSet<Name>>,
-    /// The other requests: each selection by one of its labels.
-    kinds: BTreeMap<ObjectKind, BTreeMap<String, BTreeMap<Label, BTreeSet<Name>>>>,
+    /// The other requests, by the kind and the namespace of their objects: each selection by one of its labels.
+    by_label: BTreeMap<(ObjectKind, String), LabelIndex<Name>>,
 }
 
 /// A waiting request.
@@ -40,7 +37,7 @@ struct WaitingRequest {
     /// The namespace of its pod.
     namespace: String,
     /// Each selection, with the label that it is indexed by. None if they are not known.
-    selections: Option<Vec<(SoughtObjects, Label)>>,
+    selections: Option<Vec<(SoughtObjects, (String, String))>>,
 }
 
 /// The known state of an object before and after a change.
@@ -87,19 +84,18 @@ impl Sought {
     fn wait(&mut self, request: &Name, namespace: String, selections: Option<Vec<SoughtObjects>>) {
         let selections = if let Some(selections) = selections {
             let indexed = selections.into_iter().filter_map(|selection| {
-                let label = self.rarest(&namespace, &selection)?;
+                let place = (selection.0.clone(), namespace.clone());
+                let index = self.by_label.entry(place).or_default();
+                let (key, value) = index.rarest(&selection.1)?;
+                let label = (key.to_owned(), value.to_owned());
+                index.add((key, value), request.clone());
                 Some((selection, label))
             });
-            Some(indexed.collect::<Vec<_>>())
+            Some(indexed.collect())
         } else {
             add(&mut self.unknown, namespace.clone(), request.clone());
             None
         };
-        for ((kind, _), label) in selections.iter().flatten() {
-            let kind = self.kinds.entry(kind.clone()).or_default();
-            let labels = kind.entry(namespace.clone()).or_default();
-            add(labels, label.clone(), request.clone());
-        }
         let waiting = WaitingRequest {
             namespace,
             selections,
@@ -107,37 +103,18 @@ impl Sought {
         self.waiting.insert(request.clone(), waiting);
     }
 
-    /// The label of a selection by which the fewest requests are indexed: one that all selections of a namespace share
-    /// tells no request from another. A selection has at least one label.
-    fn rarest(&self, namespace: &str, (kind, labels): &SoughtObjects) -> Option<Label> {
-        let indexed = self.kinds.get(kind).and_then(|it| it.get(namespace));
-        let labels = labels
-            .iter()
-            .map(|(key, value)| (key.to_owned(), value.as_str().to_owned()));
-        labels.min_by_key(|label| {
-            indexed
-                .and_then(|it| it.get(label))
-                .map_or(0, BTreeSet::len)
-        })
-    }
-
     fn take_out(&mut self, request: &Name) -> Option<WaitingRequest> {
         let before = self.waiting.remove(request)?;
         if before.selections.is_none() {
-            take(&mut self.unknown, before.namespace.clone(), request);
+            take(&mut self.unknown, &before.namespace, request);
         }
-        for ((kind, _), label) in before.selections.iter().flatten() {
-            let Some(namespaces) = self.kinds.get_mut(kind) else {
-                continue;
-            };
-            if let Some(labels) = namespaces.get_mut(&before.namespace) {
-                take(labels, label.clone(), request);
-                if labels.is_empty() {
-                    namespaces.remove(&before.namespace);
+        for ((kind, _), (key, value)) in before.selections.iter().flatten() {
+            let place = (kind.clone(), before.namespace.clone());
+            if let Some(index) = self.by_label.get_mut(&place) {
+                index.take((key, value), request);
+                if index.is_empty() {
+                    self.by_label.remove(&place);
                 }
-            }
-            if namespaces.is_empty() {
-                self.kinds.remove(kind);
             }
         }
         Some(before)
@@ -152,20 +129,19 @@ impl Sought {
         change: &ObjectChange<'_>,
     ) -> BTreeSet<&Name> {
         let unknown = self.unknown.get(namespace).into_iter().flatten();
-        let indexed = self.kinds.get(kind).and_then(|it| it.get(namespace));
-        let Some(indexed) = indexed else {
+        let place = (kind.clone(), namespace.to_owned());
+        let Some(index) = self.by_label.get(&place) else {
             return unknown.collect();
         };
         match change {
-            ObjectChange::Known(objects) if !objects.iter().flatten().any(|it| has_many(it)) => {
+            ObjectChange::Known(objects)
+                if !objects.iter().flatten().any(|it| has_many_labels(it)) =>
+            {
                 let labels = objects.iter().flatten().flat_map(|it| it.labels());
-                let labels = labels.map(|(key, value)| (key.clone(), value.clone()));
-                let selecting = labels.filter_map(|label| indexed.get(&label)).flatten();
+                let selecting = labels.filter_map(|label| index.get(label)).flatten();
                 unknown.chain(selecting).collect()
             }
-            ObjectChange::Known(_) | ObjectChange::Unknown => {
-                unknown.chain(indexed.values().flatten()).collect()
-            }
+            ObjectChange::Known(_) | ObjectChange::Unknown => unknown.chain(index.all()).collect(),
         }
     }
 
@@ -196,13 +172,8 @@ impl Sought {
     /// The number of entries of each map.
     #[cfg(test)]
     pub(super) fn census(&self) -> [usize; 3] {
-        [self.waiting.len(), self.unknown.len(), self.kinds.len()]
+        [self.waiting.len(), self.unknown.len(), self.by_label.len()]
     }
-}
-
-/// True for an object with more labels than a look-up of each is worth.
-fn has_many(object: &CheckObject) -> bool {
-    object.labels().nth(MOST_LABELS).is_some()
 }
 
 #[cfg(test)]
@@ -212,7 +183,7 @@ mod tests {
     use service_kit::watches::Parse as _;
 
     use super::*;
-    use crate::check_object::AsText;
+    use crate::{cache::kind_objects, check_object::AsText};
 
     fn kind(kind: &str) -> ObjectKind {
         ObjectKind {
@@ -375,7 +346,9 @@ mod tests {
         assert_eq!(candidates, BTreeSet::from([&first, &seventh]));
         let of_all = sought.candidates(&kind("Approval"), "apps", &ObjectChange::Unknown);
         assert_eq!(of_all.len(), 1_000);
-        let crowded: BTreeMap<_, _> = (0..=MOST_LABELS).map(|it| (format!("l{it}"), "")).collect();
+        let crowded: BTreeMap<_, _> = (0..=kind_objects::MOST_LABELS)
+            .map(|it| (format!("l{it}"), ""))
+            .collect();
         let crowded = json!({"metadata": {"labels": crowded}});
         let crowded: CheckObject = AsText::parse(&crowded.to_string()).unwrap();
         let change = ObjectChange::Known([None, Some(&crowded)]);
