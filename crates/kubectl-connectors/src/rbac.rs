@@ -2,7 +2,7 @@
 
 use authz::{RbacIndex, ResourceRequest, Subject, SystemMasters, Target};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use service_kit::watches::Plain;
+use service_kit::{reviews, watches::Plain};
 
 use crate::reads::ClusterReads;
 use crate::unread::MissedRead;
@@ -92,7 +92,7 @@ fn is_controller(subject: &Subject) -> bool {
 pub(crate) fn is_everybody(group: &str) -> bool {
     group == "system:authenticated"
         || group == "system:unauthenticated"
-        || group == "system:serviceaccounts"
+        || group == reviews::ACCOUNTS
 }
 
 /// A subject as people write it.

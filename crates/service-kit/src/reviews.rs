@@ -121,6 +121,8 @@ pub async fn may(
 
 /// The prefix of namespace and name in the user name of a service account.
 const ACCOUNT: &str = "system:serviceaccount:";
+/// The group of all service accounts.
+pub const ACCOUNTS: &str = "system:serviceaccounts";
 
 /// The user name of a service account.
 #[must_use]
@@ -134,14 +136,26 @@ pub fn account_of(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix(ACCOUNT)?.split_once(':')
 }
 
+/// The group of the service accounts of a namespace.
+#[must_use]
+pub fn account_group(namespace: &str) -> String {
+    format!("{ACCOUNTS}:{namespace}")
+}
+
+/// The namespace whose service accounts are this group, if it is such a group.
+#[must_use]
+pub fn accounts_of(group: &str) -> Option<&str> {
+    group.strip_prefix(ACCOUNTS)?.strip_prefix(':')
+}
+
 /// A service account, with the groups that it is in.
 #[must_use]
 pub fn service_account(namespace: &str, name: &str) -> SubjectAccessReviewSpec {
     SubjectAccessReviewSpec {
         user: Some(account_user(namespace, name)),
         groups: Some(vec![
-            "system:serviceaccounts".to_owned(),
-            format!("system:serviceaccounts:{namespace}"),
+            ACCOUNTS.to_owned(),
+            account_group(namespace),
             "system:authenticated".to_owned(),
         ]),
         ..SubjectAccessReviewSpec::default()

@@ -62,6 +62,11 @@ pub(super) fn upgrade(read: &DoctorRead) -> String {
     )
 }
 
+fn logs(read: &DoctorRead, name: &str) -> String {
+    let system = &read.system_namespace;
+    format!("kubectl -n {system} logs deployment/{name}")
+}
+
 fn settings(read: &DoctorRead) -> Vec<DoctorFinding> {
     let system = &read.system_namespace;
     let object = format!("ConfigMap {system}/{CONFIG_MAP}");
@@ -308,8 +313,7 @@ fn leader_gone(read: &DoctorRead, object: String, name: &str, message: &str) -> 
         format!("{message}: {does}"),
         "look at the logs of its pods",
     );
-    let system = &read.system_namespace;
-    finding.with_command(format!("kubectl -n {system} logs deployment/{name}"))
+    finding.with_command(logs(read, name))
 }
 
 fn webhooks(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
@@ -350,10 +354,7 @@ fn webhooks(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
                     "it names no certificate authority: policies and requests cannot be written",
                     "let the webhook write its authority; its log says why it does not",
                 );
-                findings.push(finding.with_command(format!(
-                    "kubectl -n {} logs deployment/webhook",
-                    read.system_namespace
-                )));
+                findings.push(finding.with_command(logs(read, "webhook")));
             }
             Presence::Absent | Presence::There(_) => {
                 let finding = DoctorFinding::new(
@@ -411,10 +412,7 @@ fn authority_old(
         message,
         "the webhook renews it when it runs and may write its Secrets; its log says why it does not",
     );
-    Some(finding.with_command(format!(
-        "kubectl -n {} logs deployment/webhook",
-        read.system_namespace
-    )))
+    Some(finding.with_command(logs(read, "webhook")))
 }
 
 /// How the API server reaches each webhook of a configuration.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use authz::{AllowedBy, Attributes, RbacIndex, ResourceRequest, Subject, Target};
 use connectors_api::{Permission, names};
 use kube::ResourceExt;
+use service_kit::reviews::{account_of, accounts_of};
 
 use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
 use crate::rbac;
@@ -14,10 +15,6 @@ use crate::terms::shell;
 const MOST: usize = 64;
 /// The verb of every mount.
 const ANY_VERB: &str = "*";
-/// The beginning of the group of the service accounts of a namespace.
-const ACCOUNTS_OF: &str = "system:serviceaccounts:";
-/// The beginning of the user name of a service account.
-const ACCOUNT: &str = "system:serviceaccount:";
 /// The consequence of a right of an account.
 const OF_AN_ACCOUNT: &str =
     "a pod that runs as it needs no approval, and whoever may create pods beside it can run one";
@@ -110,7 +107,7 @@ impl RightsPlace<'_> {
         }
     }
 
-    /// Those to whom such a right belongs.
+    /// The people who should have such a right.
     fn owners(self) -> &'static str {
         match self.0 {
             "" => "administrators of the cluster",
@@ -129,14 +126,12 @@ impl RightsPlace<'_> {
 
 /// The controllers hold every right that they grant.
 fn is_ours(subject: &Subject, system_namespace: &str) -> bool {
-    match subject {
-        Subject::ServiceAccount { namespace, .. } => **namespace == *system_namespace,
-        Subject::Group(name) => name.strip_prefix(ACCOUNTS_OF) == Some(system_namespace),
-        Subject::User(name) => {
-            let account = name.strip_prefix(ACCOUNT);
-            account.and_then(|it| it.split(':').next()) == Some(system_namespace)
-        }
-    }
+    let namespace = match subject {
+        Subject::ServiceAccount { namespace, .. } => Some(&**namespace),
+        Subject::Group(name) => accounts_of(name),
+        Subject::User(name) => account_of(name).map(|(namespace, _)| namespace),
+    };
+    namespace == Some(system_namespace)
 }
 
 /// The names of the bindings that allow it.
@@ -165,14 +160,14 @@ fn finding(
         Subject::Group(name) if rbac::is_everybody(name) => {
             (DoctorSeverity::Error, "no pod needs an approval")
         }
-        Subject::Group(name) if name.starts_with(ACCOUNTS_OF) => (
+        Subject::Group(name) if accounts_of(name).is_some() => (
             DoctorSeverity::Warning,
             "no pod of that namespace needs an approval",
         ),
         Subject::User(name) if **name == *ANONYMOUS => {
             (DoctorSeverity::Error, "every caller without a name may")
         }
-        Subject::User(name) if name.starts_with(ACCOUNT) => {
+        Subject::User(name) if account_of(name).is_some() => {
             (DoctorSeverity::Warning, OF_AN_ACCOUNT)
         }
         Subject::ServiceAccount { .. } => (DoctorSeverity::Warning, OF_AN_ACCOUNT),

@@ -108,6 +108,14 @@ pub(super) fn approve(cluster: &Cluster) {
     });
 }
 
+/// An approver of the run said no.
+pub(super) fn reject(cluster: &Cluster) {
+    cluster.approval(|it| {
+        it["spec"]["approvers"][0]["input"] = "reject".into();
+        it["status"]["state"] = "rejected".into();
+    });
+}
+
 pub(super) fn run_check(cluster: &Cluster, change: impl FnOnce(&mut Value)) {
     cluster
         .server

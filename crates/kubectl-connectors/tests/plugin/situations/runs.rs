@@ -5,7 +5,7 @@ use connectors_api::lineage::LineageReason;
 use connectors_api::policy_reason::ChecksValid;
 use serde_json::json;
 
-use super::plant::{approve, run_check};
+use super::plant::{approve, reject, run_check};
 use super::{Situation, row};
 use crate::cluster::after;
 use crate::rights::{allow, allow_everywhere, dev, read};
@@ -57,12 +57,7 @@ pub(super) fn rows() -> Vec<Situation> {
         ).of(JudgeReason::CreatorUnknown).of(ChecksValid::CreatorsUnknown).told("ask the administrator to set the chart value tekton.creators.enabled"),
         row(
             "an approver said no",
-            |it| {
-                it.approval(|it| {
-                    it["spec"]["approvers"][0]["input"] = "reject".into();
-                    it["status"]["state"] = "rejected".into();
-                });
-            },
+            reject,
             "Waits",
             "ApprovalTask run-wait is rejected",
             "",
@@ -157,10 +152,7 @@ pub(super) fn rows() -> Vec<Situation> {
             "the check takes approvals without a proof, and an approver said no",
             |it| {
                 run_check(it, |it| it["provenance"] = "None".into());
-                it.approval(|it| {
-                    it["spec"]["approvers"][0]["input"] = "reject".into();
-                    it["status"]["state"] = "rejected".into();
-                });
+                reject(it);
             },
             "Waits",
             "ApprovalTask team-a/run-wait is rejected",
