@@ -132,6 +132,19 @@ fn hold(page: &str, begin: &str, end: &str, table: &str) {
     }
 }
 
+/// The same of a whole file, by its path in the repository.
+fn hold_file(path: &str, text: &str) {
+    let file = e2e::repository().join(path);
+    if env::var_os("UPDATE_DOCS").is_some() {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, text).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&file).is_ok_and(|it| it == text),
+        "{path}: UPDATE_DOCS=1 cargo test -p xtask docs writes it"
+    );
+}
+
 #[test]
 fn the_table_of_metrics_is_that_of_the_code() {
     let files = tree::files(&e2e::repository());

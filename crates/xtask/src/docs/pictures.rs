@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -13,8 +13,11 @@ use crate::{layers, workspace};
 /// The frame of `crates.pikchr` around the services; an arrow from it stands for each of them.
 const FRAME: &str = "Services";
 
+/// The pictures and their texts.
+const FOLDER: &str = "docs/pictures";
+
 fn folder() -> PathBuf {
-    e2e::repository().join("docs/pictures")
+    e2e::repository().join(FOLDER)
 }
 
 /// Readable on a dark page too.
@@ -43,16 +46,9 @@ fn the_pictures_are_drawn_from_their_text() {
         .collect();
     assert!(!sources.is_empty());
     for source in sources {
-        let (picture, path) = (drawn(&source), source.with_extension("svg"));
-        if env::var_os("UPDATE_DOCS").is_some() {
-            fs::write(&path, picture).unwrap();
-        } else {
-            assert!(
-                fs::read_to_string(&path).is_ok_and(|it| it == picture),
-                "{}: UPDATE_DOCS=1 cargo test -p xtask docs draws it",
-                path.display()
-            );
-        }
+        let name = source.with_extension("svg");
+        let name = name.file_name().unwrap().to_str().unwrap();
+        super::hold_file(&format!("{FOLDER}/{name}"), &drawn(&source));
     }
 }
 

@@ -9,7 +9,7 @@ mod reasons;
 mod refusals;
 mod rpcs;
 
-use std::{env, fs};
+use std::fs;
 
 use cells::Table;
 
@@ -23,16 +23,7 @@ fn page(title: &str, intro: &str) -> String {
 
 /// With `UPDATE_DOCS` the page is written, otherwise compared.
 fn hold(name: &str, text: &str) {
-    let path = format!("{FOLDER}/{name}");
-    let file = e2e::repository().join(&path);
-    if env::var_os("UPDATE_DOCS").is_some() {
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(&file, text).unwrap();
-    }
-    assert!(
-        fs::read_to_string(&file).is_ok_and(|it| it == text),
-        "{path}: UPDATE_DOCS=1 cargo test -p xtask docs writes it"
-    );
+    super::hold_file(&format!("{FOLDER}/{name}"), text);
 }
 
 /// Fails with the names of all entries that have no description.
