@@ -10,7 +10,7 @@ use e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Approval, Gate, condition, definition_of, name, policy, uid};
+use crate::support::{Approval, Gate, condition, definition_of, name, policy, uid, wait_until};
 
 /// The whole path once, with everything that can be seen of it.
 fn whole_path(test: &str, approval: Approval) {
@@ -37,6 +37,10 @@ fn whole_path(test: &str, approval: Approval) {
     let note = gate.wait_for_event("Pod", "job", "AccessPending");
     assert!(note.contains("prod"), "{note}");
     gate.assert_held("job");
+    assert!(
+        !asked_for_an_image(&gate, "job"),
+        "the kubelet mounts before it asks for images"
+    );
     assert!(!gate.may_use("job"));
     assert_eq!(gate.grants(&uid(&request)), Vec::<String>::new());
 
@@ -58,6 +62,9 @@ fn whole_path(test: &str, approval: Approval) {
     ] {
         assert!(output.contains(&fact), "{fact} is not in {output}");
     }
+    wait_until("the kubelet to ask for the image", || {
+        asked_for_an_image(&gate, "job")
+    });
     let request = gate.wait_for_phase("job", "Granted");
     assert_eq!(
         condition(&request, "AccessCheckReady"),
@@ -91,6 +98,15 @@ fn whole_path(test: &str, approval: Approval) {
     gate.wait_for_event("Pod", "job", "AccessEnded");
     let warnings = gate.warnings("AccessRevoked");
     assert_eq!(warnings, Vec::<String>::new(), "a normal end warns nobody");
+}
+
+/// True when the kubelet pulls the image of a pod, or finds it on the node.
+fn asked_for_an_image(gate: &Gate, pod: &str) -> bool {
+    let is_it = |event: &Value| {
+        event["regarding"]["name"] == pod
+            && ["Pulling", "Pulled"].contains(&event["reason"].as_str().unwrap_or_default())
+    };
+    gate.events().iter().any(is_it)
 }
 
 #[test]
