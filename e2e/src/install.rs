@@ -78,6 +78,13 @@ pub fn install(
     })
 }
 
+/// Upgrades the installation to these values and keeps the others, as an administrator does. Waits until every pod is
+/// ready.
+pub fn upgrade(kubectl: &Kubectl, values: &Value) -> Result<(), InstallError> {
+    let helm = Helm::get(&Progress::default())?;
+    helm.upgrade(kubectl, values, &["--reuse-values", "--wait", PATIENCE])
+}
+
 /// Applies the custom resources and the one rule about them that needs no values, and waits until they are served.
 pub fn api(kubectl: &Kubectl) -> Result<(), CommandError> {
     let crds = repository().join("deploy/crds");

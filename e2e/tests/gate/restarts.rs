@@ -96,12 +96,10 @@ impl Crowd {
 }
 
 #[test]
-fn the_node_plugin_is_replaced_under_pods_that_run_and_wait() {
+fn helm_upgrades_the_node_plugin_under_pods_that_run_and_wait() {
     let (run, wait) = if is_long_form() { (50, 20) } else { (6, 4) };
-    let mut crowd = Crowd::start(Gate::alone("plugin-replaced"), run, wait);
-    let installation = Installation::of(&crowd.gate);
-    installation.restart("csi-node");
-    installation.wait_until_ready("csi-node");
+    let mut crowd = Crowd::start(Gate::alone("plugin-upgraded"), run, wait);
+    Installation::of(&crowd.gate).upgrade_node_plugin();
     crowd.assert_untouched();
     crowd.let_in(wait);
     crowd.assert_untouched();

@@ -2,10 +2,17 @@
 
 use std::{env, os::unix::fs::symlink, process::Command, thread, time::Duration};
 
-use e2e::api::kinds::{JOB, POD};
+use e2e::api::kinds::{ACCESS_POLICY, DEPLOYMENT, JOB, POD};
 use serde_json::{Value, json};
 
-use crate::support::{Approval, CONNECTOR, Gate, Installation, MOUNT, name, uid, volume};
+use crate::{
+    support::{
+        Approval, CONNECTOR, Gate, Installation, MOUNT, name,
+        pipelines::{Pipelines, policy_of_runs},
+        uid, volume,
+    },
+    workloads::{pods_of, start_deployment},
+};
 
 const OURS: &str = "connectors.alauda.io/approval";
 
@@ -92,6 +99,39 @@ fn a_job_waits_without_a_node_for_its_approval_and_goes_to_its_mount_with_a_no()
     gate.wait_for_event("Pod", &rejected, "FailedMount");
     gate.assert_held(&rejected);
     gate.delete(JOB, "rejected");
+}
+
+/// Their owners count such pods as pending, and replace none of them.
+#[test]
+fn pods_of_a_deployment_and_of_a_run_wait_without_a_node_for_their_approvals() {
+    let gate = Gate::alone("scheduling-owners");
+    let installation = Installation::of(&gate);
+    gate.create_policy("deployments", Approval::SignOff);
+    let _gated = installation.scheduling_gate();
+
+    start_deployment(&gate, "web");
+    let pods = pods_of(&gate, "web", 2);
+    for pod in &pods {
+        assert_gated(&gate, pod);
+    }
+    gate.set_approval("yes", "web", Approval::SignOff, "approved");
+    for pod in &pods {
+        let output = gate.wait_for_output(pod);
+        assert!(output.contains("https://prod.example.com"), "{output}");
+    }
+    assert_eq!(pods_of(&gate, "web", 2), pods);
+    gate.delete(DEPLOYMENT, "web");
+    gate.delete(ACCESS_POLICY, "deployments");
+
+    gate.scene().apply(&policy_of_runs()).unwrap();
+    let pipelines = Pipelines::of(&gate);
+    pipelines.begin("run", &json!(["alice"]), "1");
+    let request = assert_gated(&gate, "run-deploy-pod");
+    pipelines.answer("run-wait", "alice", "approve");
+    let output = gate.wait_for_output("run-deploy-pod");
+    assert!(output.contains("https://prod.example.com"), "{output}");
+    let granted = gate.wait_for_phase("run-deploy-pod", "Granted");
+    assert_eq!(uid(&granted), uid(&request));
 }
 
 #[test]

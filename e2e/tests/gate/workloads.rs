@@ -38,7 +38,7 @@ pub(super) fn start(gate: &Gate, pod: &str, spec: &Value) {
     gate.create(&object).unwrap();
 }
 
-fn start_deployment(gate: &Gate, app: &str) {
+pub(super) fn start_deployment(gate: &Gate, app: &str) {
     let mut spec = pod_spec(gate, &["cat", "--then-wait", MOUNT]);
     spec["restartPolicy"] = json!("Always");
     let labels = json!({"app": app});
@@ -96,7 +96,7 @@ fn of_a_plain_user(gate: &Gate) -> Value {
 }
 
 /// The names of the pods of an app that do not end, once there are so many.
-fn pods_of(gate: &Gate, app: &str, count: usize) -> Vec<String> {
+pub(super) fn pods_of(gate: &Gate, app: &str, count: usize) -> Vec<String> {
     let what = format!("{count} pods of {app}");
     let lives = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
     let labels = format!("app={app}");

@@ -9,11 +9,11 @@ use e2e::{
         VALIDATING_WEBHOOKS,
     },
     checker,
-    install::{NAMESPACE, RELEASE},
+    install::{self, NAMESPACE, RELEASE},
 };
 use serde_json::{Value, json};
 
-use super::{Gate, Hold, name, wait_until};
+use super::{Gate, Hold, name, uid, wait_until};
 
 /// With its switch, and the treatment of mounts when it is turned on.
 const CONFIG: &str = "connectors-config";
@@ -212,6 +212,31 @@ impl<'a> Installation<'a> {
         self.api()
             .patch(workload(service), service, &fields)
             .unwrap();
+    }
+
+    /// Has Helm upgrade the node plugin. All its processes are replaced, and the other services stay.
+    pub(crate) fn upgrade_node_plugin(&self) {
+        let service = "csi-node";
+        let pods = || {
+            let pods = self.api().list(POD, &component(service)).unwrap();
+            pods.iter().map(uid).collect::<Vec<_>>()
+        };
+        let before = pods();
+        let container =
+            &self.object(DAEMON_SET, service)["spec"]["template"]["spec"]["containers"][0];
+        // A cluster that is kept may have either.
+        let [present, other] = ["20m", "21m"];
+        let is_other = container["resources"]["requests"]["cpu"] == other;
+        let cpu = if is_other { present } else { other };
+        let values = json!({"csiNode": {"resources": {"requests": {"cpu": cpu}}}});
+        install::upgrade(self.gate.scene().kubectl(), &values).unwrap();
+        self.wait_until_ready(service);
+        let after = pods();
+        assert!(!after.is_empty());
+        assert!(
+            after.iter().all(|it| !before.contains(it)),
+            "{before:?} {after:?}"
+        );
     }
 
     pub(crate) fn wait_until_ready(&self, service: &str) {
