@@ -274,7 +274,11 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             () = self.stop.stopped() => return Err(PublishError::Stopping),
             ready = work => ready?,
         };
-        self.mount(place, &wish, ready).await
+        let published = self.mount(place, &wish, ready).await?;
+        if published == Published::Made {
+            self.holds_token(&files);
+        }
+        Ok(published)
     }
 
     async fn object_is_right(&self, deadline: Instant) -> Result<(), PublishError> {

@@ -63,6 +63,11 @@ families! {
             "connectors_mount_refreshes_total", "Looks at the content of volumes with access, by what came of them",
             &["result"], &["renewed", "unchanged", "failed"]
         ),
+        tokens: histogram(
+            "connectors_mount_token_remaining_seconds",
+            "How long the pod's token in a volume still lived when a call had looked after the volume",
+            &[1.0, 60.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0, 43200.0]
+        ),
         /// Volumes that were emptied.
         pub(crate) emptied: counter(
             "connectors_mount_emptied_total", "Volumes whose content was taken away because access ended"
@@ -109,6 +114,13 @@ impl Metrics {
     /// The content of a volume was compared with what it should hold.
     pub(crate) fn refreshed(&self, result: &'static str) {
         self.refreshes.with_label_values(&[result]).inc();
+    }
+
+    /// A volume holds the present token of its pod, which lives that much longer.
+    pub(crate) fn token_lives(&self, remaining: Option<Duration>) {
+        if let Some(remaining) = remaining {
+            self.tokens.observe(remaining.as_secs_f64());
+        }
     }
 
     /// A volume was mounted, this long after access to it was seen.

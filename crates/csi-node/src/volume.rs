@@ -17,6 +17,7 @@ use connectors_api::{
     AccessRequest, ConnectorKey, Permission, PodIdentity,
     pod_wish::{self, LONGEST_ATTRIBUTES, OnRejected, VolumeAttributes},
 };
+use jiff::Timestamp;
 use thiserror::Error;
 
 pub(crate) use attributes::AttributeError;
@@ -88,6 +89,13 @@ pub(crate) struct FileWish {
     pub(crate) request: FileRequest,
     /// The pod's token for the proxy, if the kubelet sends one.
     pub(crate) token: Option<Token>,
+}
+
+impl FileWish {
+    /// How long the token still lives, if there is one and the kubelet says so.
+    pub(crate) fn token_remaining(&self, now: Timestamp) -> Option<Duration> {
+        self.token.as_ref()?.remaining(now)
+    }
 }
 
 /// Why a call is invalid.

@@ -93,6 +93,12 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         Ok(Some(MadeContent { content, digest }))
     }
 
+    /// A volume holds the token of this call.
+    pub(super) fn holds_token(&self, files: &FileWish) {
+        self.metrics
+            .token_lives(files.token_remaining(clock::now()));
+    }
+
     async fn tools(
         &self,
         wish: &Wish,

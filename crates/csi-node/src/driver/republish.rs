@@ -205,10 +205,13 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     /// content while newer content cannot be made.
     async fn refresh(&self, place: &VolumePath, wish: &Wish, files: Result<FileWish, VolumeError>) {
         let refreshed = async {
-            let Some(made) = self.newer_content(place, wish, &files?).await? else {
-                return Ok(false);
+            let files = files?;
+            let renewed = match self.newer_content(place, wish, &files).await? {
+                Some(made) => self.write(place, wish, made, M::refresh).await?,
+                None => false,
             };
-            self.write(place, wish, made, M::refresh).await
+            self.holds_token(&files);
+            Ok(renewed)
         };
         let refreshed: Result<bool, PublishError> = refreshed.await;
         self.metrics.refreshed(match &refreshed {
@@ -231,11 +234,14 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     ) -> bool {
         let record = record.clone();
         let refilled = async {
-            let made = self.content(wish, admitted, &files?).await?;
+            let files = files?;
+            let made = self.content(wish, admitted, &files).await?;
             self.write(place, wish, made, move |mounter, place, content| {
                 mounter.refill(place, &record, content)
             })
-            .await
+            .await?;
+            self.holds_token(&files);
+            Ok(())
         };
         let refilled: Result<(), PublishError> = refilled.await;
         let volume = place.volume_id();

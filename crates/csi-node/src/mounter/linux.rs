@@ -36,6 +36,8 @@ const TMPFS: &str = "tmpfs";
 const TMPFS_MAGIC: FsWord = 0x0102_1994;
 /// More than sixteen connectors need with any page size, and too little to harm a node.
 const LIMITS: &CStr = c"size=16m,nr_inodes=1024,mode=0755";
+/// The same, and the kernel writes no token to a swap device.
+const LIMITS_WITHOUT_SWAP: &CStr = c"size=16m,nr_inodes=1024,mode=0755,noswap";
 /// The limit of mounts on top of each other at one place, in case a process ever stacks them.
 const STACKED: usize = 16;
 /// The kubelet's own folders are for root only.
@@ -85,13 +87,10 @@ impl Linux {
                 path: place.target(),
             });
         };
-        mount(
-            &self.source,
-            by_descriptor(&bare),
-            TMPFS,
-            hardened(),
-            LIMITS,
-        )
+        let target = by_descriptor(&bare);
+        without_swap([LIMITS_WITHOUT_SWAP, LIMITS], |options| {
+            mount(&self.source, &target, TMPFS, hardened(), options)
+        })
         .map_err(|error| step("mount on", &place.target())(error.into()))?;
         mounted(place)
     }
@@ -275,11 +274,7 @@ fn change(
 /// later call seals it. Pods cannot write it: their mounts are read only.
 fn seal(root: &VolumeRoot) -> Result<(), MountError> {
     let path = root.0.path();
-    match mount_remount(
-        by_descriptor(&root.0.fd()),
-        hardened() | MountFlags::RDONLY,
-        c"",
-    ) {
+    match remounted(root, hardened() | MountFlags::RDONLY) {
         Err(Errno::BUSY) => {
             warn!(volume = %path.display(), "an open file without a name keeps the volume from being sealed");
             Ok(())
@@ -289,8 +284,26 @@ fn seal(root: &VolumeRoot) -> Result<(), MountError> {
 }
 
 fn remount(root: &VolumeRoot, flags: MountFlags) -> Result<(), MountError> {
-    mount_remount(by_descriptor(&root.0.fd()), flags, c"")
-        .map_err(|error| step("remount", root.0.path())(error.into()))
+    remounted(root, flags).map_err(|error| step("remount", root.0.path())(error.into()))
+}
+
+fn remounted(root: &VolumeRoot, flags: MountFlags) -> Result<(), Errno> {
+    let path = by_descriptor(&root.0.fd());
+    without_swap([c"noswap", c""], |options| {
+        mount_remount(&path, flags, options)
+    })
+}
+
+/// Calls the kernel with the option `noswap`, and without it if the kernel refuses it. Kernels before 6.4 do not know
+/// it. A remount must repeat what the mount was made with, and an older version of this program made mounts without it.
+fn without_swap(
+    [with, without]: [&CStr; 2],
+    call: impl Fn(&CStr) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    match call(with) {
+        Err(Errno::INVAL) => call(without),
+        done => done,
+    }
 }
 
 fn is_read_only(root: &VolumeRoot) -> Result<bool, MountError> {

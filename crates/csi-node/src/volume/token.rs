@@ -1,8 +1,10 @@
 //! The pod's token, as the kubelet sends it.
 
-use std::{collections::HashMap, fmt};
+use std::{collections::HashMap, fmt, time::Duration};
 
+use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 use thiserror::Error;
 
 /// The audience of the tokens that prove a pod to this driver.
@@ -13,7 +15,11 @@ const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
 
 /// A token. It has no printed form.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token(String);
+pub(crate) struct Token {
+    text: String,
+    /// The end of its life, as the kubelet says. It is measured and decides nothing.
+    expires: Option<Timestamp>,
+}
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,6 +47,9 @@ pub(crate) enum PodTokenError {
 #[derive(Deserialize)]
 struct TokenEntry {
     token: String,
+    /// An odd value must not cost the pod its token.
+    #[serde(rename = "expirationTimestamp", default)]
+    expires: Value,
 }
 
 impl Token {
@@ -57,21 +66,34 @@ impl Token {
         // The parser's own error may quote the token.
         let mut tokens: HashMap<String, TokenEntry> =
             serde_json::from_str(json).map_err(|_| PodTokenError::Unreadable)?;
-        let TokenEntry { token } = tokens.remove(audience).ok_or(PodTokenError::Audience)?;
+        let TokenEntry { token, expires } =
+            tokens.remove(audience).ok_or(PodTokenError::Audience)?;
         if token.is_empty() {
             return Err(PodTokenError::Unreadable);
         }
-        Ok(Self(token))
+        Ok(Self {
+            text: token,
+            expires: expires.as_str().and_then(|it| it.parse().ok()),
+        })
+    }
+
+    /// How long the token still lives. Zero after its end, and none if the kubelet did not say when it ends.
+    pub(crate) fn remaining(&self, now: Timestamp) -> Option<Duration> {
+        let left = self.expires?.duration_since(now);
+        Some(Duration::try_from(left).unwrap_or(Duration::ZERO))
     }
 
     /// The token itself, for the one call that checks it.
     pub(crate) fn expose(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// A token for tests.
     #[cfg(test)]
     pub(crate) fn of(text: &str) -> Self {
-        Self(text.to_owned())
+        Self {
+            text: text.to_owned(),
+            expires: None,
+        }
     }
 }

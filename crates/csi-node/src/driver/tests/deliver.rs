@@ -95,6 +95,57 @@ async fn a_renewed_token_is_delivered_with_the_next_call_and_the_same_one_is_not
     }
 }
 
+/// How often the life of a delivered token was measured, and the sum of the seconds.
+fn measured(world: &World) -> (u64, f64) {
+    let families = world.registry.gather();
+    let name = "connectors_mount_token_remaining_seconds";
+    let family = families.iter().find(|it| it.name() == name).unwrap();
+    let histogram = family.get_metric()[0].get_histogram();
+    (histogram.get_sample_count(), histogram.get_sample_sum())
+}
+
+/// The usual call for files, whose token for the proxy has this end.
+fn request_ending(end: &serde_json::Value) -> NodePublishVolumeRequest {
+    let mut request = request_with("t1");
+    let tokens = json!({
+        crate::volume::AUDIENCE: {"token": "the-token"},
+        PROXY: {"token": "t1", "expirationTimestamp": end},
+    });
+    let key = "csi.storage.k8s.io/serviceAccount.tokens".to_owned();
+    request.secrets.insert(key, tokens.to_string());
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_remaining_life_of_a_token_is_measured_at_the_mount_and_at_each_later_call() {
+    let world = delivered().await;
+    assert_eq!(
+        measured(&world).0,
+        0,
+        "the kubelet did not say when it ends"
+    );
+    for end in [json!(null), json!(""), json!("soon"), json!(7)] {
+        call(&world, request_ending(&end)).await.unwrap();
+        assert_eq!(file(&world, "context.token").as_deref(), Some("t1"));
+        assert_eq!(measured(&world).0, 0, "{end}");
+    }
+    let over = json!("2020-01-01T00:00:00Z");
+    call(&world, request_ending(&over)).await.unwrap();
+    assert_eq!(measured(&world), (1, 0.0));
+    let world = World::new();
+    world.evaluator.says("tools/harbor", Some(granted()));
+    world.kubernetes.cluster().class = class("{{ .context.token }}");
+    let in_an_hour = service_kit::clock::now() + std::time::Duration::from_hours(1);
+    let end = json!(in_an_hour.to_string());
+    for calls in 1..3 {
+        call(&world, request_ending(&end)).await.unwrap();
+        let (count, sum) = measured(&world);
+        assert_eq!(count, calls);
+        let mean = sum / f64::from(u32::try_from(calls).unwrap());
+        assert!((3000.0..=3600.0).contains(&mean), "{mean}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_connector_or_class_that_changed_is_delivered_within_a_minute() {
     let world = delivered().await;

@@ -194,6 +194,12 @@ fn a_volume_is_complete_and_read_only_and_goes_without_a_trace() {
     for option in ["nosuid", "nodev", "noexec", " - tmpfs connectors-csi ro,"] {
         assert!(line.contains(option), "{option}: {line}");
     }
+    let probe = tempfile::tempdir().unwrap();
+    let knows_noswap = mount("probe", probe.path(), TMPFS, MountFlags::empty(), c"noswap").is_ok();
+    if knows_noswap {
+        unmount(probe.path(), UnmountFlags::DETACH).unwrap();
+    }
+    assert_eq!(line.contains("noswap"), knows_noswap, "{line}");
     // Every account of the pod may read.
     for (path, mode) in [
         ("", 0o755),
@@ -223,7 +229,7 @@ fn what_was_begun_is_partial_until_its_very_last_step() {
         scene.publish();
         scene.assert_complete();
     }
-    // Complete and not sealed: looking at it seals it.
+    // Complete and not sealed: looking at it seals it. The mount is that of a version without `noswap`.
     let scene = scene();
     scene.began(3);
     scene.assert_complete();
