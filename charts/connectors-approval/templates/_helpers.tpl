@@ -30,12 +30,17 @@ annotations:
   {{- toYaml (merge (dict) .root.Values.podAnnotations $annotations) | nindent 2 }}
 {{- end }}
 
+{{/* The names of all services: of their workloads, accounts and images. */}}
+{{- define "connectors.services" -}}
+csi-node evaluation-service policy-controller request-controller webhook
+{{- end }}
+
 {{- define "connectors.image" -}}
 {{- $image := .root.Values.image -}}
 {{- $registry := required "image.registry: say where the images are (build them from deploy/images/Dockerfile)" $image.registry -}}
 {{- if $image.digests }}
 {{- $missing := list }}
-{{- range list "csi-node" "evaluation-service" "policy-controller" "request-controller" "webhook" }}
+{{- range splitList " " (include "connectors.services" $) }}
 {{- if not (hasKey $image.digests .) }}{{ $missing = append $missing . }}{{ end }}
 {{- end }}
 {{- with $missing }}
