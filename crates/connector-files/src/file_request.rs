@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use connectors_api::{names::is_dns_subdomain, quoted};
+use connectors_api::{
+    names::is_dns_subdomain,
+    pod_wish::attributes::{FILES, PARAMS},
+    quoted,
+};
 use serde_json::Value;
 
 use crate::{error::FileRequestError, file_set::is_file_name};
@@ -29,6 +33,13 @@ pub struct FileRequest {
 }
 
 impl FileRequest {
+    /// Reads the volume attributes about files, each by its name.
+    pub fn of_attributes<'a>(
+        text: impl Fn(&str) -> Option<&'a str>,
+    ) -> Result<Self, FileRequestError> {
+        Self::parse(text(FILES), text(PARAMS))
+    }
+
     /// Reads the volume attributes `configuration.names` and `configuration.params`.
     pub fn parse(names: Option<&str>, params: Option<&str>) -> Result<Self, FileRequestError> {
         let mut request = Self::default();

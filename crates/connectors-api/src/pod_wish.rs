@@ -3,15 +3,15 @@
 //!
 //! Messages name the words that the author of the pod wrote, because they are shown in the pod's events.
 
-mod attributes;
+pub mod attributes;
 mod request;
 mod volumes;
 
 use std::fmt;
 
 pub use attributes::{
-    ATTRIBUTES, EXPIRATION, FILES, KnownAttribute, LONGEST_ATTRIBUTES, MOST_CONNECTORS, OnRejected,
-    PARAMS, VolumeAttributes, WishError, connector,
+    ATTRIBUTES, KnownAttribute, LONGEST_ATTRIBUTES, MOST_CONNECTORS, VolumeAttributes, WishError,
+    connector,
 };
 pub use request::{asks_the_same, request};
 pub use volumes::{MOST_WANTED, VolumeTextError, Wanted, is_ours, wanted};

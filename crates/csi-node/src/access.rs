@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use connectors_api::{
     AccessResource, ConnectorKey, access_request::Phase, foreign::waits_elsewhere,
-    pod_wish::OnRejected, reason::Ready,
+    pod_wish::attributes::OnRejected, reason::Ready,
 };
 use evaluation_api::access::{AccessAnswer, Decision, RequestSeen, Requestable};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -248,7 +248,8 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
     /// The request is over. A pod that gets a volume nevertheless learns so when the volume is there.
     fn refused(&self, request: &RequestSeen, phase: Phase) -> PublishError {
         let refusal = AccessRefusal::of(self.wish, self.connector, request, phase);
-        let starts = self.wish.on_rejected == OnRejected::ErrorFile && refusal.is_for_good();
+        let starts =
+            self.wish.options.on_rejected == OnRejected::ErrorFile && refusal.is_for_good();
         let error = PublishError::Denied(Box::new(refusal));
         if !starts {
             self.tell(EventWord::AccessDenied, &request.uid, error.text());

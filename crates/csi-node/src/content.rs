@@ -140,8 +140,8 @@ impl Record {
             pod,
             connectors,
             permission,
-            // It determines the content of a volume, and not its owner.
-            on_rejected: _,
+            // They determine the content of a volume, and not its owner.
+            options: _,
         } = wish;
         let PodIdentity {
             namespace,

@@ -80,7 +80,7 @@ mod tests {
             pod,
             connectors,
             permission,
-            on_rejected: _,
+            options: _,
         } = wish;
         let reviewed = |resource| {
             let review = review(pod, &connectors[0], &resource);

@@ -16,7 +16,7 @@ use connectors_api::{
     AccessRequest, Connector, ConnectorClass, ConnectorKey, Permission, PodIdentity,
     access_request::Phase,
     config::{Config, OnEnable},
-    pod_wish::OnRejected,
+    pod_wish::attributes::VolumeOptions,
     reason::Ready,
 };
 use evaluation_api::access::{
@@ -109,7 +109,7 @@ pub(crate) fn wish(connectors: &[&str]) -> Wish {
         },
         connectors: connectors.iter().map(|name| key(name)).collect(),
         permission: Permission::Apis,
-        on_rejected: OnRejected::default(),
+        options: VolumeOptions::default(),
     }
 }
 

@@ -15,7 +15,7 @@ use std::{collections::HashMap, time::Duration};
 use connector_files::FileRequest;
 use connectors_api::{
     AccessRequest, ConnectorKey, Permission, PodIdentity,
-    pod_wish::{self, LONGEST_ATTRIBUTES, OnRejected, VolumeAttributes},
+    pod_wish::{self, LONGEST_ATTRIBUTES, VolumeAttributes, attributes::VolumeOptions},
 };
 use jiff::Timestamp;
 use thiserror::Error;
@@ -37,8 +37,8 @@ pub(crate) struct Wish {
     pub(crate) connectors: Vec<ConnectorKey>,
     /// The capability of all of them.
     pub(crate) permission: Permission,
-    /// The choice of a pod that is finally refused.
-    pub(crate) on_rejected: OnRejected,
+    /// The other choices of the pod's author.
+    pub(crate) options: VolumeOptions,
 }
 
 impl Wish {
@@ -162,7 +162,7 @@ impl Publish {
         let VolumeAttributes {
             connectors,
             permission,
-            on_rejected,
+            options,
         } = VolumeAttributes::parse(&pod.namespace, context).map_err(AttributeError::from)?;
         let token = |audience: &str| Token::find(&request.secrets, context, audience);
         let files = attributes::parse_files(context, proxy).map_err(VolumeError::from);
@@ -176,7 +176,7 @@ impl Publish {
                 pod,
                 connectors,
                 permission,
-                on_rejected,
+                options,
             },
             token: token(AUDIENCE),
             files,

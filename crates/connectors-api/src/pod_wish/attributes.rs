@@ -106,6 +106,14 @@ pub struct VolumeAttributes {
     pub connectors: Vec<ConnectorKey>,
     /// The capability of all of them.
     pub permission: Permission,
+    /// The other choices.
+    pub options: VolumeOptions,
+}
+
+/// Choices of a pod's author that change neither the owner of a volume nor the access that it needs. A new attribute of
+/// this kind is a field here: callers that need no choice pass over all of them at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeOptions {
     /// The way out for a pod that is refused for good.
     pub on_rejected: OnRejected,
 }
@@ -210,7 +218,7 @@ impl VolumeAttributes {
         Ok(Self {
             connectors: named(namespace, &written)?,
             permission,
-            on_rejected,
+            options: VolumeOptions { on_rejected },
         })
     }
 }
@@ -393,10 +401,10 @@ mod tests {
     fn a_refused_pod_fails_or_gets_a_file() {
         let way = |word: &str| {
             let parsed = parse(&[("connectors", "harbor"), ("onRejected", word)]);
-            parsed.map(|it| it.on_rejected)
+            parsed.map(|it| it.options.on_rejected)
         };
         let default = parse(&[("connectors", "harbor")]).unwrap();
-        assert_eq!(default.on_rejected, OnRejected::Fail);
+        assert_eq!(default.options.on_rejected, OnRejected::Fail);
         assert_eq!(way("Fail"), Ok(OnRejected::Fail));
         assert_eq!(way("ErrorFile"), Ok(OnRejected::ErrorFile));
         for bad in ["", "fail", "errorFile", "ErrorFile ", "FailPod"] {

@@ -50,7 +50,7 @@ pub fn wanted(namespace: &str, volumes: &[Volume]) -> Result<Wanted, VolumeTextE
         let VolumeAttributes {
             connectors,
             permission,
-            on_rejected: _,
+            options: _,
         } = attributes(namespace, &volume.name, csi)?;
         wanted.extend(connectors.into_iter().map(|it| (it, permission)));
         if wanted.len() > MOST_WANTED {

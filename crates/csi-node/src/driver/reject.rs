@@ -3,7 +3,7 @@
 
 use connectors_api::{
     AccessRequest, AccessResource,
-    pod_wish::{OnRejected, asks_the_same},
+    pod_wish::{asks_the_same, attributes::OnRejected},
 };
 
 use super::Driver;
@@ -36,7 +36,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let PublishError::Denied(refusal) = &error else {
             return Err(error);
         };
-        let wanted = match wish.on_rejected {
+        let wanted = match wish.options.on_rejected {
             OnRejected::Fail => false,
             OnRejected::ErrorFile => refusal.is_for_good(),
         };

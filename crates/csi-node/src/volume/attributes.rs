@@ -6,7 +6,7 @@ use std::{collections::HashMap, time::Duration};
 use connector_files::{FileRequest, FileRequestError};
 use connectors_api::{
     PositiveDuration,
-    pod_wish::{EXPIRATION, FILES, PARAMS, WishError},
+    pod_wish::{WishError, attributes::EXPIRATION},
     quoted,
 };
 use thiserror::Error;
@@ -51,7 +51,7 @@ pub(super) fn parse_files(
     if let Some(wanted) = text(EXPIRATION).map(expiration).transpose()? {
         proxy.live(wanted)?;
     }
-    Ok(FileRequest::parse(text(FILES), text(PARAMS))?)
+    Ok(FileRequest::of_attributes(text)?)
 }
 
 fn expiration(text: &str) -> Result<Duration, AttributeError> {

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use connectors_api::pod_wish::WishError;
+use connectors_api::pod_wish::{WishError, attributes::OnRejected};
 use proptest::prelude::*;
 
 use super::*;
@@ -288,9 +288,9 @@ fn a_token_lives_as_long_as_a_pod_wants_or_the_volume_is_refused() {
 
 #[test]
 fn the_way_out_of_a_refused_pod_is_read_with_the_connectors() {
-    let way = |word: &str| attribute("onRejected", word).map(|it| it.wish.on_rejected);
+    let way = |word: &str| attribute("onRejected", word).map(|it| it.wish.options.on_rejected);
     assert_eq!(
-        parse(&request()).unwrap().wish.on_rejected,
+        parse(&request()).unwrap().wish.options.on_rejected,
         OnRejected::Fail
     );
     assert_eq!(way("ErrorFile"), Ok(OnRejected::ErrorFile));

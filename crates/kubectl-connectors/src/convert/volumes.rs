@@ -2,7 +2,8 @@
 //! pipeline run.
 
 use connectors_api::names::CSI_DRIVER;
-use connectors_api::pod_wish::{self, EXPIRATION, FILES};
+use connectors_api::pod_wish;
+use connectors_api::pod_wish::attributes::{EXPIRATION, FILES};
 use connectors_api::{PositiveDuration, quoted};
 use k8s_openapi::api::core::v1::{CSIVolumeSource, Volume};
 use serde_json::{Map, Value, json};

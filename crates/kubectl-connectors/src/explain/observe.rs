@@ -11,7 +11,8 @@ use connectors_api::connector::Selectable;
 use connectors_api::labels::{ACCESS_REQUEST_UID, CONTEXT_OBJECT_UID};
 use connectors_api::names::CSI_DRIVER;
 use connectors_api::pod_grant::RequestFacts;
-use connectors_api::pod_wish::{self, ConnectorKey, OnRejected, VolumeAttributes};
+use connectors_api::pod_wish::attributes::OnRejected;
+use connectors_api::pod_wish::{self, ConnectorKey, VolumeAttributes};
 use connectors_api::policy_words::looks_at_account;
 use connectors_api::request_name::RequestIdentity;
 use connectors_api::request_order;
@@ -236,7 +237,7 @@ fn asks_for_error_file(namespace: &str, volume: &Volume) -> bool {
         let attributes = it.volume_attributes.iter().flatten();
         VolumeAttributes::parse(namespace, attributes).ok()
     })
-    .any(|it| it.on_rejected == OnRejected::ErrorFile)
+    .any(|it| it.options.on_rejected == OnRejected::ErrorFile)
 }
 
 fn account_of(pod: &Value, namespace: &str) -> NamespacedName {
