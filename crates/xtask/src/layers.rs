@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::Context;
-use e2e::Tool;
+use e2e::{Tool, images::Image};
 
 use crate::workspace::{self, Members};
 
@@ -50,14 +50,10 @@ const DOMAIN: [&str; 3] = ["connectors-api", "authz", "evaluation-api"];
 /// A language of others, which the product only uses.
 const ALONE: &str = "text-template";
 
-/// Services meet only at custom resources and at the protocol.
-pub(crate) const SERVICES: [&str; 5] = [
-    "evaluation-service",
-    "policy-controller",
-    "request-controller",
-    "webhook",
-    "csi-node",
-];
+/// The crates of the services, which meet only at custom resources and at the protocol.
+pub(crate) fn services() -> [&'static str; Image::SERVICES.len()] {
+    Image::SERVICES.map(Image::name)
+}
 
 /// The program of users. It ships beside the services, and no crate depends on it either.
 pub(crate) const PLUGIN: &str = "kubectl-connectors";
@@ -153,7 +149,7 @@ pub(crate) fn reached<'a>(members: &'a Members, from: &'a str) -> BTreeSet<&'a s
 }
 
 fn broken_rule(from: &str, to: &str) -> Option<&'static str> {
-    let is_program = SERVICES.contains(&to) || to == PLUGIN;
+    let is_program = services().contains(&to) || to == PLUGIN;
     if is_program && !DEVELOPMENT.contains(&from) {
         return Some("services meet only at custom resources and at the protocol");
     }

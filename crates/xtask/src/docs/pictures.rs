@@ -79,10 +79,10 @@ impl Drawn {
             });
             let to = names[last_label(arrow)].to_owned();
             let from = match last_label(begin) {
-                FRAME => layers::SERVICES
-                    .iter()
-                    .filter(|it| names.values().any(|name| name == *it))
-                    .map(|it| (*it).to_owned())
+                FRAME => layers::services()
+                    .into_iter()
+                    .filter(|it| names.values().any(|name| name == it))
+                    .map(str::to_owned)
                     .collect(),
                 label => vec![names[label].to_owned()],
             };
@@ -120,7 +120,7 @@ fn last_label(text: &str) -> &str {
 fn the_picture_of_the_crates_is_that_of_cargo() {
     let drawn = Drawn::of(&fs::read_to_string(folder().join("crates.pikchr")).unwrap());
     let members = workspace::members(&e2e::repository()).unwrap();
-    let programs = layers::SERVICES.into_iter().chain([layers::PLUGIN]);
+    let programs = layers::services().into_iter().chain([layers::PLUGIN]);
     let programs = programs.filter(|it| members.contains_key(*it));
     let mut shipped = BTreeSet::new();
     for program in programs {

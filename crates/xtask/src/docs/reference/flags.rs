@@ -3,16 +3,14 @@
 use std::{collections::BTreeSet, ffi::OsStr};
 
 use clap::{Arg, ArgAction, Command, CommandFactory, builder::PossibleValue};
+use e2e::images::Image;
 
 use super::{
     Table, all_described,
     cells::{code, codes, prose},
     hold, page,
 };
-use crate::{
-    docs::tree,
-    layers::{PLUGIN, SERVICES},
-};
+use crate::{docs::tree, layers::PLUGIN};
 
 pub(super) const PAGE: &str = "flags.md";
 
@@ -52,14 +50,17 @@ const VARIABLES: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// The programs that ship.
-fn programs() -> [(&'static str, Command); 6] {
+/// The programs that ship, under the names of their crates.
+fn programs() -> [(&'static str, Command); Image::SERVICES.len() + 1] {
     [
-        (SERVICES[0], evaluation_service::args::Args::command()),
-        (SERVICES[1], policy_controller::Args::command()),
-        (SERVICES[2], request_controller::Args::command()),
-        (SERVICES[3], webhook::Args::command()),
-        (SERVICES[4], csi_node::Args::command()),
+        (
+            "evaluation-service",
+            evaluation_service::args::Args::command(),
+        ),
+        ("policy-controller", policy_controller::Args::command()),
+        ("request-controller", request_controller::Args::command()),
+        ("webhook", webhook::Args::command()),
+        ("csi-node", csi_node::Args::command()),
         (PLUGIN, kubectl_connectors::args::Args::command()),
     ]
 }
