@@ -1,6 +1,7 @@
 #!/bin/sh
 # Prints the krew manifest of a release: manifest.sh FOLDER_URI ARCHIVE...
-# An archive is named kubectl-connectors_OS_ARCH.tar.gz and holds the program kubectl-connectors at its top.
+# An archive is named kubectl-connectors_OS_ARCH.tar.gz and holds the program kubectl-connectors at its top. A program for
+# Linux is static: it runs under every libc.
 set -eu
 
 if [ $# -lt 2 ]; then
@@ -22,6 +23,11 @@ for archive in "$@"; do
     fi
     if ! tar -tzf "$archive" kubectl-connectors >/dev/null 2>&1; then
         echo "$name: holds no program kubectl-connectors" >&2
+        exit 2
+    fi
+    # The path of its loader is in each program that is not static.
+    if [ "$os" = linux ] && tar -xOzf "$archive" kubectl-connectors | grep -aqE '/ld(-linux|-musl|64)?[-a-z0-9_]*\.so\.[0-9]'; then
+        echo "$name: its program needs the libraries of one system: build it for $arch-unknown-linux-musl" >&2
         exit 2
     fi
     digest=$(sha256sum "$archive")

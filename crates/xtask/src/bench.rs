@@ -3,7 +3,7 @@
 //! Owns: the choice of the programs for a table. Each program prints its rows and fails when a figure misses
 //! its goal.
 
-use std::{ffi::OsStr, fs, process, thread};
+use std::{env, ffi::OsStr, fs, process, thread};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -54,6 +54,8 @@ struct Program {
     name: &'static str,
     /// The cargo profile of what is measured.
     profile: &'static str,
+    /// Whether it is built static, as people download it.
+    is_static: bool,
 }
 
 /// Cargo's profile of benchmarks, which is that of releases.
@@ -65,11 +67,13 @@ const AUTHZ: [Program; 2] = [
         package: "authz",
         name: "time",
         profile: BENCH,
+        is_static: false,
     },
     Program {
         package: "authz",
         name: "memory",
         profile: BENCH,
+        is_static: false,
     },
 ];
 
@@ -80,6 +84,7 @@ const PLUGIN: [Program; 1] = [Program {
     package: "kubectl-connectors",
     name: "plugin",
     profile: "plugin",
+    is_static: true,
 }];
 const POLICIES: [Program; 1] = [Program::beside_an_api_server("policies")];
 const REQUESTS: [Program; 1] = [Program::beside_an_api_server("requests")];
@@ -257,6 +262,7 @@ impl Program {
             package: "e2e",
             name,
             profile: BENCH,
+            is_static: false,
         }
     }
 
@@ -265,12 +271,20 @@ impl Program {
             package,
             name,
             profile,
+            is_static,
         } = self;
         let mut cargo = Tool::ending_with_us(env!("CARGO")).dir(e2e::repository());
         let bench = ["bench", "--locked", "--quiet", "--all-features"];
         let which = ["--package", package, "--bench", name, "--profile", profile];
+        let mut which: Vec<String> = which.map(str::to_owned).into();
         for (variable, it) in beside {
             cargo = cargo.env(variable, it);
+        }
+        if *is_static {
+            let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
+            // The C in its dependencies calls nothing of a libc, so that the usual compiler serves.
+            cargo = cargo.env("TARGET_CC", "cc");
+            which.extend(["--target".to_owned(), target]);
         }
         Ok(cargo.args(bench).args(which).args(more).run()?)
     }

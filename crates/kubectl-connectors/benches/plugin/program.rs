@@ -85,6 +85,7 @@ fn tested(cases: usize, has_module: bool) -> f64 {
 pub(crate) fn size_and_start(table: &mut Table) {
     let size = fs::metadata(PROGRAM).unwrap().len() as f64 / 1e6;
     table.at_most("the program, stripped", size, "MB", 15.0, 10.0);
+    table.at_most("loaders that the program needs", loaders(), "", 0.0, 0.0);
     let kubectl = env::var_os(KUBECTL).unwrap_or_else(|| "kubectl".into());
     let (mut own, mut others) = (Vec::new(), Vec::new());
     // In turns, so that both meet the same disturbances.
@@ -97,6 +98,23 @@ pub(crate) fn size_and_start(table: &mut Table) {
     table.figure("kubectl version --client, p50", other, "ms");
     let what = "kubectl version --client / start of the program";
     table.at_least(what, other / own, "×", 1.0, 5.0);
+}
+
+/// The loaders that the headers of the program name. A static program has none: it runs under every libc.
+fn loaders() -> f64 {
+    /// The type of a header that names a loader.
+    const INTERPRETER: u64 = 3;
+    let file = fs::read(PROGRAM).unwrap();
+    let number = |at: usize, bytes: usize| {
+        let bytes = file[at..at + bytes].iter().rev();
+        bytes.fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+    };
+    let place = |at: usize, bytes: usize| usize::try_from(number(at, bytes)).unwrap();
+    assert!(file.starts_with(b"\x7fELF\x02\x01"), "a program of 64 bits");
+    let (first, size, all) = (place(0x20, 8), place(0x36, 2), place(0x38, 2));
+    assert!(all > 0, "a program without headers");
+    let types = (0..all).map(|it| number(first + it * size, 4));
+    types.filter(|it| *it == INTERPRETER).count() as f64
 }
 
 /// The time of a program that succeeds.

@@ -17,8 +17,12 @@ fn krew(file: &str) -> PathBuf {
 
 /// Archives of these names, each with a file of this name.
 fn archives(names: &[&str], program: &str) -> (TempDir, Vec<PathBuf>) {
+    archives_of(names, program, b"a program")
+}
+
+fn archives_of(names: &[&str], program: &str, content: &[u8]) -> (TempDir, Vec<PathBuf>) {
     let place = tempfile::tempdir().unwrap();
-    fs::write(place.path().join(program), "a program").unwrap();
+    fs::write(place.path().join(program), content).unwrap();
     let pack = |name: &&str| {
         let archive = place.path().join(name);
         let mut tar = Command::new("tar");
@@ -90,6 +94,27 @@ fn the_krew_manifest_of_a_release_has_each_platform_with_its_digest() {
         let digest = String::from_utf8(digest.stdout).unwrap();
         assert_eq!(platform["sha256"], digest.split(' ').next().unwrap());
         assert_eq!(platform["bin"], "kubectl-connectors");
+    }
+}
+
+/// The plugin of this build is not static: it is the one that the tests of this machine run.
+#[test]
+fn a_program_for_linux_that_needs_a_loader_is_refused_and_one_for_another_system_is_not() {
+    let loaders = [
+        "/lib64/ld-linux-x86-64.so.2",
+        "/lib/ld-linux-aarch64.so.1",
+        "/lib/ld-musl-x86_64.so.1",
+    ];
+    let built = fs::read(env!("CARGO_BIN_EXE_kubectl-connectors")).unwrap();
+    let programs = loaders.map(|it| format!("\u{7f}ELF\0{it}\0").into_bytes());
+    for content in programs.iter().chain([&built]) {
+        for (os, code) in [("linux", Some(2)), ("darwin", Some(0))] {
+            let name = format!("kubectl-connectors_{os}_amd64.tar.gz");
+            let (_place, archives) = archives_of(&[&name], "kubectl-connectors", content);
+            let output = manifest(&archives);
+            assert_eq!(output.status.code(), code, "{os}: {output:?}");
+            assert_eq!(output.stdout.is_empty(), os == "linux", "{output:?}");
+        }
     }
 }
 
