@@ -42,11 +42,11 @@ words! {
 words! {
     /// Whether a condition holds.
     ConditionStatus {
-        /// It holds.
+        /// The condition holds.
         True,
-        /// It does not hold.
+        /// The condition does not hold.
         False,
-        /// Not judged yet.
+        /// The condition is not judged yet.
         Unknown,
     }
 }

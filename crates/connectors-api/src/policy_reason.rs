@@ -17,9 +17,9 @@ words! {
 words! {
     /// Is the standing permission in force as it is written?
     PermissionSynced {
-        /// It is.
+        /// The standing permission is in force as it is written.
         PermissionGranted,
-        /// The policy has none.
+        /// The policy has no standing permission.
         NoStandingPermission,
         /// There is no connector for it, or no subject.
         NothingToGrant,
@@ -45,15 +45,15 @@ words! {
 words! {
     /// Can the policy's checks be judged, and are they effective?
     ChecksValid {
-        /// They can, and no account of the requesters' namespaces could write an approval.
+        /// The checks can be judged, and no account of the requesters' namespaces could write an approval.
         ChecksValid,
-        /// The policy has none.
+        /// The policy has no checks.
         NoChecks,
-        /// They can, and an account of the requesters' namespaces could write an approval.
+        /// The checks can be judged, and an account of the requesters' namespaces could write an approval.
         ChecksForgeable,
-        /// They can, and such an account could delete an approval before it is withdrawn.
+        /// The checks can be judged, and such an account could delete an approval before it is withdrawn.
         ChecksDeletable,
-        /// They can, and pods of every namespace may ask, with approvals from their own namespaces.
+        /// The checks can be judged, and pods of every namespace may ask, with approvals from their own namespaces.
         RequestersOpen,
         /// A label, a field, a template or a Rego module of the checks cannot be used.
         ChecksInvalid,
@@ -80,7 +80,7 @@ words! {
 words! {
     /// Is the whole policy in force? A policy that is in force but questionable has the reason of its checks.
     Ready {
-        /// It is.
+        /// The whole policy is in force.
         Ready,
         /// Its standing permission is in force; it is not known whether its checks can be judged.
         ChecksNotJudged,

@@ -44,9 +44,9 @@ words! {
 words! {
     /// Does a policy with checks select the connector and accept the asker?
     AccessPolicyMatched {
-        /// At least one policy does.
+        /// At least one policy selects the connector and accepts the asker.
         AccessPolicyMatched,
-        /// None does yet; one that is created later joins.
+        /// No policy does so yet; one that is created later joins.
         NoAccessPolicyMatched,
     }
 }

@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
-    /// A common name that the client certificate may have; may be repeated. Without it, any name
+    /// A common name that the client certificate may have; may be given several times. Without it, any name
     #[arg(long, value_name = "NAME", requires = "client_ca_file")]
     pub client_name: Vec<String>,
 

@@ -329,9 +329,9 @@ const (
 	CheckVerdict_CHECK_VERDICT_UNSPECIFIED CheckVerdict = 0
 	// Nothing decided yet.
 	CheckVerdict_CHECK_VERDICT_PENDING CheckVerdict = 1
-	// It passes.
+	// The check passes.
 	CheckVerdict_CHECK_VERDICT_PASSED CheckVerdict = 2
-	// It rejects. Final.
+	// The check rejects. Final.
 	CheckVerdict_CHECK_VERDICT_REJECTED CheckVerdict = 3
 	// It cannot be judged, or its proof does not hold. Never a yes, and never a final no.
 	CheckVerdict_CHECK_VERDICT_FAILED CheckVerdict = 4
@@ -441,7 +441,7 @@ type PolicyApplies int32
 const (
 	// Never sent.
 	PolicyApplies_POLICY_APPLIES_UNSPECIFIED PolicyApplies = 0
-	// It does.
+	// The part applies.
 	PolicyApplies_POLICY_APPLIES_YES PolicyApplies = 1
 	// The policy has no such part.
 	PolicyApplies_POLICY_APPLIES_ABSENT PolicyApplies = 2

@@ -893,9 +893,9 @@ pub enum CheckVerdict {
     Unspecified = 0,
     /// Nothing decided yet.
     Pending = 1,
-    /// It passes.
+    /// The check passes.
     Passed = 2,
-    /// It rejects. Final.
+    /// The check rejects. Final.
     Rejected = 3,
     /// It cannot be judged, or its proof does not hold. Never a yes, and never a final no.
     Failed = 4,
@@ -965,7 +965,7 @@ impl FindingSeverity {
 pub enum PolicyApplies {
     /// Never sent.
     Unspecified = 0,
-    /// It does.
+    /// The part applies.
     Yes = 1,
     /// The policy has no such part.
     Absent = 2,

@@ -1,8 +1,11 @@
 //! `chart-values.md`: the values of the chart, and the keys of the `ConfigMap` that it makes of some of them.
 
+mod examples;
+
 use std::{collections::BTreeSet, fs};
 
 use connectors_api::config::{CONFIG_MAP, DefaultRequesters, KEYS, OnEnable, SchedulingGate};
+use examples::{examples, parted};
 use serde_json::Value;
 
 use super::{
@@ -124,10 +127,10 @@ fn joined(entries: Vec<Entry>) -> Vec<Entry> {
     found
 }
 
-/// The comment as one cell: a word with a colon on a deeper line begins a line of its own, and an example is code.
+/// The sentences of the comment as one cell: a word with a colon on a deeper line begins a line of its own.
 fn told(comment: &[String]) -> String {
     let mut parts: Vec<String> = vec![String::new()];
-    for line in comment {
+    for line in parted(comment).0 {
         let depth = line.len() - line.trim_start().len();
         let line = line.trim();
         let is_word = line.split_once(": ").is_some_and(|(words, _)| {
@@ -135,9 +138,7 @@ fn told(comment: &[String]) -> String {
                 .split(", ")
                 .all(|it| it.chars().all(char::is_alphanumeric))
         });
-        let is_example = line.starts_with("- ");
-        let goes_on = parts.last().is_some_and(|it| it.starts_with("- "));
-        if depth > 1 && (is_word && !goes_on || is_example) {
+        if depth > 1 && is_word {
             parts.push(String::new());
         }
         let part = parts.last_mut().unwrap();
@@ -145,15 +146,12 @@ fn told(comment: &[String]) -> String {
         part.push_str(line);
     }
     let cells = parts.iter().enumerate().filter(|(_, it)| !it.is_empty());
-    let cells = cells.map(|(place, part)| {
-        if part.starts_with("- ") {
-            return code(part);
-        }
-        match part.split_once(": ").filter(|_| place > 0) {
+    let cells = cells.map(
+        |(place, part)| match part.split_once(": ").filter(|_| place > 0) {
             Some((words, text)) => format!("{}: {}", codes(words.split(", ")), prose(text)),
             None => prose(part),
-        }
-    });
+        },
+    );
     cells.collect::<Vec<_>>().join("<br>")
 }
 
@@ -274,8 +272,10 @@ fn keys() -> Table {
 #[test]
 fn the_page_of_values_is_that_of_the_chart() {
     let mut text = page("Values of the chart", INTRO);
+    let (entries, _) = values();
     for (group, table) in tables() {
         text += &table.below(&format!("## {group}"), "");
+        text += &examples(&entries, &group);
     }
     text += &keys().below(
         "## Keys of the ConfigMap",
@@ -407,7 +407,7 @@ fn a_comment_becomes_a_cell() {
     );
     assert_eq!(
         told(&comment),
-        "Whether it waits: always.<br>`Keep`: it stays until later.<br>`A`, `B`: both.<br>`- {x: 1} y: 2`"
+        "Whether it waits: always.<br>`Keep`: it stays until later.<br>`A`, `B`: both."
     );
     assert_eq!(told(&[]), "");
 }

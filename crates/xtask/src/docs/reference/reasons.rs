@@ -61,13 +61,23 @@ pub(super) use set;
 
 impl WordSet {
     pub(super) fn table(&self, head: &str) -> Table {
-        all_described(self.words.iter().copied());
+        all_sentences(&self.words);
         let mut table = Table::new(&[head, "meaning"]);
         for (word, about) in &self.words {
             table.row(&[code(word), prose(about)]);
         }
         table
     }
+}
+
+/// Fails with the words whose meaning is no sentence of its own, such as "It is.". Readers search for a word and do not see
+/// the heading that such a sentence refers to.
+fn all_sentences(words: &[(&str, &str)]) {
+    all_described(words.iter().copied());
+    let is_short = |about: &str| about.split_whitespace().count() < 3;
+    let short = words.iter().filter(|(_, about)| is_short(about));
+    let short: Vec<_> = short.map(|(word, _)| word).collect();
+    assert!(short.is_empty(), "without a whole sentence: {short:?}");
 }
 
 /// A section of the page with one set.
@@ -307,7 +317,7 @@ fn written() -> String {
             more,
             set,
         } = section;
-        all_described(set.words.iter().copied());
+        all_sentences(&set.words);
         let mut table = Table::new(&[head, "type", "meaning"]);
         for ((word, about), is_warning) in set.words.iter().zip(are_warnings) {
             let kind = if is_warning { "Warning" } else { "Normal" };
