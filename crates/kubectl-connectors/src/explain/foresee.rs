@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::checks::{NOT_RUN, UNREAD};
 use super::collect::{self, Asked, CheckLook, WriterSearch};
 use super::report::{AccessShown, CheckShown, EndShown, GatingWord, PodShown, PolicyShown};
-use super::seen::{AccessRead, CandidateRead, KindRead, Observed, PolicyRead, text};
+use super::seen::{AccessRead, CandidateRead, CheckProblem, CheckRead, Observed, PolicyRead, text};
 use super::{ExplainError, WaitTarget, ends, of_waiting, tell};
 use crate::modules::Modules;
 use crate::reads::ClusterReads;
@@ -96,18 +96,19 @@ pub async fn foresee(
     change: &CandidateChange<'_>,
 ) -> Result<(Foreseen, Vec<MissedRead>), ExplainError> {
     let mut observed = of_waiting(reads, system_namespace, waiting).await?;
+    let reader = collect::reader(system_namespace);
     let look = CheckLook {
         known,
         is_granted_too: true,
         writers: WriterSearch::LeftOut,
-        reader: None,
+        reader: Some(&reader),
     };
     Box::pin(collect::judge_these(reads, modules, &mut observed, look)).await;
     let before = tell::explain(&observed, now);
     let mut counted: Vec<_> = observed
         .accesses
         .iter()
-        .map(|it| self::counted(it, &observed.kinds))
+        .map(|it| self::counted(&observed, it, known))
         .collect();
     judge_again(modules, &mut observed, known, change).await;
     // An object may be selected by a field that changes.
@@ -119,7 +120,7 @@ pub async fn foresee(
             };
             !known.any(is_it)
         };
-        let mut afterwards = self::counted(access, &observed.kinds);
+        let mut afterwards = self::counted(&observed, access, known);
         afterwards.retain(is_new);
         found.extend(afterwards);
     }
@@ -159,33 +160,27 @@ fn future_grant(policy: &PolicyRead, now: Timestamp) -> FutureGrant {
     }
 }
 
-/// The objects of the checks that were judged.
-fn counted(access: &AccessRead, kinds: &BTreeMap<ObjectKind, KindRead>) -> Vec<CountedObject> {
+/// The objects of the checks that were judged. A check of a kind that the request-controller may not read has the object
+/// that was read before, which does not count.
+fn counted(observed: &Observed, access: &AccessRead, known: Option<&Value>) -> Vec<CountedObject> {
+    let kinds = &observed.kinds;
+    let pod = observed.pod.as_ref().and_then(|it| it.object.as_ref());
+    let namespace = pod.and_then(|it| text(it, "/metadata/namespace"));
+    let hidden = known.zip(namespace);
     let mut found = Vec::new();
     for policy in access.policies.iter().flatten() {
         let Some(judged) = &policy.judged else {
             continue;
         };
+        if let Some((known, namespace)) = hidden {
+            let forbidden = judged.checks.iter().filter(|it| is_forbidden(it));
+            let hiding = forbidden.filter(|it| collect::is_found(known, &it.wanted, namespace));
+            found.extend(hiding.map(|check| uncounted(policy, check, known)));
+        }
         let Ok(judgement) = &judged.judgement else {
             for check in &judged.checks {
                 let objects = check.found.iter().flatten();
-                found.extend(objects.map(|it| {
-                    CountedObject {
-                        kind: check.wanted.kind.clone(),
-                        resource: check.wanted.kind.kind.clone(),
-                        name: NamespacedName::new(
-                            text(&it.object, "/metadata/namespace").unwrap_or_default(),
-                            text(&it.object, "/metadata/name").unwrap_or_default(),
-                        ),
-                        uid: text(&it.object, "/metadata/uid")
-                            .unwrap_or_default()
-                            .to_owned(),
-                        policy: policy.name.clone(),
-                        check: check.wanted.check.clone(),
-                        has_module: check.has_module,
-                        verdict: AccessCheckReady::AccessCheckFailed,
-                    }
-                }));
+                found.extend(objects.map(|it| uncounted(policy, check, &it.object)));
             }
             continue;
         };
@@ -205,6 +200,29 @@ fn counted(access: &AccessRead, kinds: &BTreeMap<ObjectKind, KindRead>) -> Vec<C
         }
     }
     found
+}
+
+/// True when the request-controller may not read the kind of the check.
+fn is_forbidden(check: &CheckRead) -> bool {
+    matches!(
+        check.found,
+        Err(CheckProblem::Trouble(CheckTrouble::KindForbidden, _))
+    )
+}
+
+/// An object of a check that was not judged.
+fn uncounted(policy: &PolicyRead, check: &CheckRead, object: &Value) -> CountedObject {
+    let field = |pointer: &str| text(object, pointer).unwrap_or_default();
+    CountedObject {
+        kind: check.wanted.kind.clone(),
+        resource: check.wanted.kind.kind.clone(),
+        name: NamespacedName::new(field("/metadata/namespace"), field("/metadata/name")),
+        uid: field("/metadata/uid").to_owned(),
+        policy: policy.name.clone(),
+        check: check.wanted.check.clone(),
+        has_module: check.has_module,
+        verdict: AccessCheckReady::AccessCheckFailed,
+    }
 }
 
 /// Judges with changed objects.

@@ -676,6 +676,35 @@ async fn an_approver_without_the_right_to_list_sees_what_the_object_opens() {
     assert_eq!(writes(&cluster.server), Vec::<String>::new());
 }
 
+/// What the approver may read says nothing of the controller, which judges.
+#[tokio::test]
+async fn an_approval_of_a_kind_that_the_request_controller_may_not_read_opens_nothing() {
+    let cluster = Cluster::waiting();
+    cluster.put(change("chg-42", Some("pending")));
+    let args = ["approve", "changerequest/chg-42", "-n", "team-a"];
+    let admin = Caller::admin();
+    let asked = || cluster.asked_as(&admin, &args, Consent::Declined);
+    let (_, question) = asked().await;
+    assert!(question.contains("  opens\n"), "{question}");
+    cluster
+        .server
+        .change("clusterroles", "", "check-reader", |it| {
+            it["rules"] = json!([]);
+        });
+    let (_, question) = asked().await;
+    let told = "changerequests may not be read; add the kind to the chart's checks.kinds";
+    assert!(!question.contains("  opens\n"), "{question}");
+    assert!(
+        question.contains("counts for, without opening it\n    pod team-a/build-1"),
+        "{question}"
+    );
+    assert!(question.contains(told), "{question}");
+    // A pod waits for nothing that an answer changes.
+    let outcome = cluster.run(&APPROVE_POD).await;
+    assert_eq!(outcome.exit.code(), 1, "{outcome:?}");
+    assert!(outcome.errors.contains(told), "{outcome:?}");
+}
+
 /// Between the preview and the yes, tenants and authors of policies go on.
 #[tokio::test]
 async fn an_answer_whose_effects_changed_after_they_were_shown_is_not_written() {
