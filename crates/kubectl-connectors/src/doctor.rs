@@ -2,12 +2,15 @@
 
 mod clocks;
 mod installation;
+mod narrow;
 mod network;
 mod objects;
 pub mod plan;
+mod policies;
 mod read;
 mod rights;
 mod rules;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,6 +18,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::exit::ExitWord;
 use crate::explained_words::explained_words;
@@ -23,7 +27,7 @@ use crate::reads::ClusterReads;
 use crate::terms::NamespacedName;
 use crate::unread::MissedRead;
 
-pub use read::DoctorRead;
+pub use read::{ClocksRead, DoctorRead};
 pub use rules::{OPTIONAL_RULES, RULES};
 
 /// The findings.
@@ -35,7 +39,7 @@ pub struct Diagnosis {
 }
 
 /// Something to mend.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DoctorFinding {
     /// How bad it is.
@@ -57,7 +61,7 @@ pub struct DoctorFinding {
 }
 
 /// The fields of an object that mend a finding.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FixObject {
     /// Group and version.
@@ -66,13 +70,16 @@ pub struct FixObject {
     pub kind: String,
     /// Name and labels.
     pub metadata: FixMetadata,
+    /// The fields beside the metadata.
+    #[serde(flatten)]
+    pub fields: BTreeMap<String, Value>,
 }
 
 /// The metadata of an object that mends a finding.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FixMetadata {
-    /// Namespace and name.
+    /// Namespace and name. The namespace is empty for an object of the cluster.
     #[serde(flatten)]
     pub name: NamespacedName,
     /// The labels.
@@ -174,6 +181,35 @@ impl DoctorSeverity {
     }
 }
 
+impl FixObject {
+    fn new(api_version: &str, kind: &str, name: NamespacedName) -> Self {
+        Self {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            metadata: FixMetadata {
+                name,
+                labels: BTreeMap::new(),
+            },
+            fields: BTreeMap::new(),
+        }
+    }
+
+    /// An object without a namespace.
+    fn of_cluster(api_version: &str, kind: &str, name: impl Into<String>) -> Self {
+        Self::new(api_version, kind, NamespacedName::new("", name))
+    }
+
+    fn with_labels(mut self, labels: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.metadata.labels.extend(labels);
+        self
+    }
+
+    fn with_field(mut self, name: &str, value: Value) -> Self {
+        self.fields.insert(name.to_owned(), value);
+        self
+    }
+}
+
 impl DoctorFinding {
     fn new(
         severity: DoctorSeverity,
@@ -215,7 +251,7 @@ pub async fn doctor(
     system_namespace: &str,
     now: Timestamp,
 ) -> (Diagnosis, Vec<MissedRead>) {
-    let (read, unread) = Box::pin(read::read(reads, namespace, system_namespace)).await;
+    let (read, unread) = Box::pin(read::read(reads, namespace, system_namespace, now)).await;
     (examine(&read, now), unread)
 }
 
@@ -230,7 +266,19 @@ pub fn examine(read: &DoctorRead, now: Timestamp) -> Diagnosis {
     findings.extend(rules::examine(read));
     findings.extend(objects::examine(read, now.cluster));
     findings.extend(rights::examine(read));
-    findings.sort();
+    let key = |it: &DoctorFinding| {
+        let DoctorFinding {
+            severity,
+            word,
+            object,
+            message,
+            fix,
+            command,
+            manifest: _,
+        } = it.clone();
+        (severity, word, object, message, fix, command)
+    };
+    findings.sort_by_cached_key(key);
     findings.dedup();
     Diagnosis { findings }
 }

@@ -32,6 +32,7 @@ use service_kit::admission::rule_since;
 use service_kit::kinds::{discovered, whole};
 use service_kit::retry::{Backoff, CallError, RetryPolicy};
 use service_kit::watches::{Guarded, Parse, Unreadable};
+use tokio::time::Instant;
 
 use crate::secrecy;
 use crate::unread::{MissedRead, ReadOf, ReadVerb};
@@ -87,6 +88,17 @@ pub struct SomeObjects {
     pub objects: Vec<Value>,
     /// Why one or more are missing.
     pub problem: Option<String>,
+}
+
+/// The time by the API server, which lies between the begin and the end of the call that named it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerTime {
+    /// The time by the API server, in whole seconds.
+    pub time: Timestamp,
+    /// The begin of the call.
+    pub asked: Instant,
+    /// The end of the call.
+    pub answered: Instant,
 }
 
 /// A question about access.
@@ -469,16 +481,21 @@ impl ClusterReads {
     }
 
     /// The time by the API server, from the header of an answer. None if the answer names none.
-    pub async fn server_time(&self) -> ReadResult<Option<Timestamp>> {
+    pub async fn server_time(&self) -> ReadResult<Option<ServerTime>> {
         let read = get("/version", "", "");
         let time = async || {
             let request = Request::get("/version").body(Body::empty());
             let request = request.map_err(kube::Error::HttpError)?;
+            let asked = Instant::now();
             let answer = self.client.send(request).await?;
+            let answered = Instant::now();
             let date = answer.headers().get(DATE).and_then(|it| it.to_str().ok());
-            Ok(date
-                .and_then(|it| rfc2822::parse(it).ok())
-                .map(|it| it.timestamp()))
+            let date = date.and_then(|it| rfc2822::parse(it).ok());
+            Ok(date.map(|it| ServerTime {
+                time: it.timestamp(),
+                asked,
+                answered,
+            }))
         };
         self.call(read, time).await
     }

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
+use super::{ClocksRead, DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
 use crate::terms::span;
 
 /// The largest tolerated difference between clocks.
@@ -24,8 +24,19 @@ struct ClockApart {
     ahead: SignedDuration,
 }
 
-pub(super) fn of_cluster(read: &DoctorRead, here: Timestamp) -> ClocksNow {
-    let server = read.server_time.unwrap_or(here);
+pub(super) fn of_cluster(read: &DoctorRead, now: Timestamp) -> ClocksNow {
+    let here = ClocksRead {
+        server: now,
+        before: now,
+        after: now,
+    };
+    let ClocksRead {
+        server,
+        before,
+        after,
+    } = read.clocks.unwrap_or(here);
+    // The API server named its time between the two. A call that took long says nothing about its clock.
+    let here = server.clamp(before.min(after), after);
     let ahead = here.duration_since(server);
     if ahead.abs() <= SKEW {
         return ClocksNow {
@@ -38,8 +49,8 @@ pub(super) fn of_cluster(read: &DoctorRead, here: Timestamp) -> ClocksNow {
     let renewed = leases.filter_map(|it| it.spec.as_ref()?.renew_time.as_ref().map(|it| it.0));
     let newest = renewed.max();
     let is_near = |clock: Timestamp| {
-        let apart = newest.map(|it| clock.duration_since(it).abs());
-        apart.is_some_and(|it| it <= SKEW)
+        let ahead = newest.map(|it| it.duration_since(clock));
+        ahead.is_some_and(|it| -SKEW <= it && it <= SKEW + read.took)
     };
     let is_here = is_near(server) || !is_near(here);
     let (cluster, ahead) = if is_here {
@@ -55,13 +66,19 @@ pub(super) fn of_cluster(read: &DoctorRead, here: Timestamp) -> ClocksNow {
 
 pub(super) fn examine(now: &ClocksNow) -> Option<DoctorFinding> {
     let ClockApart { is_here, ahead } = now.apart.as_ref()?;
-    let (object, clock, others) = if *is_here {
-        ("this machine", "its clock", "the API server's")
+    let (object, clock, others, command) = if *is_here {
+        (
+            "this machine",
+            "its clock",
+            "the API server's",
+            "timedatectl status",
+        )
     } else {
         (
             "the API server",
             "its clock, or that of a proxy before it,",
             "those of this machine and of the controllers",
+            "kubectl get --raw /version -v 8",
         )
     };
     let direction = if ahead.is_positive() {
@@ -69,7 +86,7 @@ pub(super) fn examine(now: &ClocksNow) -> Option<DoctorFinding> {
     } else {
         "behind"
     };
-    Some(DoctorFinding::new(
+    let finding = DoctorFinding::new(
         DoctorSeverity::Warning,
         DoctorWord::ClocksApart,
         object,
@@ -78,5 +95,6 @@ pub(super) fn examine(now: &ClocksNow) -> Option<DoctorFinding> {
             span(ahead.abs().as_secs())
         ),
         "synchronize this clock",
-    ))
+    );
+    Some(finding.with_command(command.to_owned()))
 }

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use connectors_api::config::{CONFIG_MAP, DefaultRequesters, Knowledge, REQUESTERS_OPEN};
+use connectors_api::config::{
+    CONFIG_MAP, DEFAULT_REQUESTERS, DefaultRequesters, Knowledge, REQUESTERS_OPEN,
+};
 use connectors_api::names::CSI_DRIVER;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::admissionregistration::v1::WebhookClientConfig;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use service_kit::certificate::Validity;
+use serde_json::json;
 
 use super::clocks::SKEW;
-use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
-use crate::terms::span;
+use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord, FixObject, webhooks};
+use crate::terms::{NamespacedName, shell, span};
 use crate::unread::Presence;
 
 /// The Deployments of the chart.
@@ -25,25 +26,28 @@ const DEPLOYMENTS: [&str; 4] = [
 const NODE_PLUGIN: &str = "csi-node";
 /// The controllers that elect a leader.
 const LED: [&str; 2] = ["policy-controller", "request-controller"];
-/// The part of the life of an authority, in percent, after which its replacement is late. The webhook begins at half.
-const OVERDUE: i32 = 60;
 /// The label of the version of the chart's application.
 const VERSION: &str = "app.kubernetes.io/version";
 pub(super) fn examine(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
     if is_nowhere(read) {
         let system = &read.system_namespace;
-        return vec![DoctorFinding::new(
+        let finding = DoctorFinding::new(
             DoctorSeverity::Error,
             DoctorWord::NotInstalled,
             format!("Namespace {system}"),
             "it holds no settings and no workload of Connectors Approval",
-            "name the namespace of the installation with --system-namespace, or install the chart",
-        )];
+            "name the namespace of the installation with --system-namespace, or install the chart with your registry",
+        );
+        return vec![finding.with_command(format!(
+            "helm upgrade --install connectors-approval charts/connectors-approval --namespace {} --create-namespace \
+             --wait --set image.registry=REGISTRY",
+            shell(system)
+        ))];
     }
     let mut findings = settings(read);
     findings.extend(workloads(read));
     findings.extend(leaders(read, now));
-    findings.extend(webhooks(read, now));
+    findings.extend(webhooks::examine(read, now));
     findings.extend(driver(read));
     findings
 }
@@ -62,7 +66,7 @@ pub(super) fn upgrade(read: &DoctorRead) -> String {
     )
 }
 
-fn logs(read: &DoctorRead, name: &str) -> String {
+pub(super) fn logs(read: &DoctorRead, name: &str) -> String {
     let system = &read.system_namespace;
     format!("kubectl -n {system} logs deployment/{name}")
 }
@@ -117,12 +121,17 @@ fn settings(read: &DoctorRead) -> Vec<DoctorFinding> {
             DoctorWord::RequestersOpen,
             object,
             REQUESTERS_OPEN,
-            "let only the service accounts of the policy's namespace ask by default",
+            "let only the service accounts of the policy's namespace ask by default; the next upgrade of the chart writes the \
+             chart's value again",
         );
-        findings.push(finding.with_command(format!(
+        let name = NamespacedName::new(system, CONFIG_MAP);
+        let strict = json!({DEFAULT_REQUESTERS: DefaultRequesters::Namespace.as_str()});
+        let manifest = FixObject::new("v1", "ConfigMap", name).with_field("data", strict);
+        let command = format!(
             "{} --set approval.defaultRequesters=Namespace",
             upgrade(read)
-        )));
+        );
+        findings.push(finding.with_command(command).with_object(manifest));
     }
     findings
 }
@@ -259,8 +268,9 @@ fn versions_apart(read: &DoctorRead, versions: &BTreeSet<String>) -> Option<Doct
             DoctorWord::VersionsApart,
             object,
             format!("the installation is of version {list}, and this plugin of {own}: it may judge differently"),
-            format!("install the plugin of version {list}"),
+            format!("install the plugin of version {list}, in the folder of that version's sources"),
         )
+        .with_command("cargo install --locked --profile plugin --path crates/kubectl-connectors".to_owned())
     })
 }
 
@@ -286,15 +296,20 @@ fn leaders(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
             let since = span(now.duration_since(ends).as_secs());
             let message = format!("no replica leads since {since}");
             findings.push(leader_gone(read, object, name, &message));
-        } else if now + SKEW < renewed {
+        } else if now + SKEW + read.took < renewed {
             let apart = span(renewed.duration_since(now).as_secs());
-            findings.push(DoctorFinding::new(
+            let finding = DoctorFinding::new(
                 DoctorSeverity::Warning,
                 DoctorWord::ClocksApart,
                 object,
                 format!("its leader's clock is {apart} ahead of the API server's"),
-                "synchronize the clocks of the nodes; times of access are those of the controllers",
-            ));
+                "synchronize the clocks of the nodes, among them that of the leader's pod; times of access are those of the \
+                 controllers",
+            );
+            findings.push(finding.with_command(format!(
+                "kubectl -n {} get pods -l app.kubernetes.io/component={name} -o wide",
+                shell(&read.system_namespace)
+            )));
         }
     }
     findings
@@ -314,117 +329,6 @@ fn leader_gone(read: &DoctorRead, object: String, name: &str, message: &str) -> 
         "look at the logs of its pods",
     );
     finding.with_command(logs(read, name))
-}
-
-fn webhooks(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
-    let configurations = [
-        (
-            "MutatingWebhookConfiguration",
-            clients(&read.mutating, |it| {
-                let all = it.webhooks.iter().flatten();
-                all.map(|it| &it.client_config).collect()
-            }),
-        ),
-        (
-            "ValidatingWebhookConfiguration",
-            clients(&read.validating, |it| {
-                let all = it.webhooks.iter().flatten();
-                all.map(|it| &it.client_config).collect()
-            }),
-        ),
-    ];
-    let is_trusted = |it: &&WebhookClientConfig| {
-        let bundle = it.ca_bundle.as_ref();
-        bundle.is_some_and(|it| !it.0.is_empty())
-    };
-    let mut findings = Vec::new();
-    for (kind, found) in configurations {
-        let object = format!("{kind} connectors-approval");
-        match found {
-            Presence::Unread => {}
-            Presence::There(all) if !all.is_empty() => {
-                if all.iter().all(is_trusted) {
-                    findings.extend(authority_old(read, object, &all, now));
-                    continue;
-                }
-                let finding = DoctorFinding::new(
-                    DoctorSeverity::Error,
-                    DoctorWord::WebhookUntrusted,
-                    object,
-                    "it names no certificate authority: policies and requests cannot be written",
-                    "let the webhook write its authority; its log says why it does not",
-                );
-                findings.push(finding.with_command(logs(read, "webhook")));
-            }
-            Presence::Absent | Presence::There(_) => {
-                let finding = DoctorFinding::new(
-                    DoctorSeverity::Error,
-                    DoctorWord::WebhookMissing,
-                    object,
-                    "it is missing: policies and requests are accepted unseen",
-                    "install the chart again",
-                );
-                findings.push(finding.with_command(upgrade(read)));
-            }
-        }
-    }
-    findings
-}
-
-/// The webhook replaces its authority at half of its time.
-fn authority_old(
-    read: &DoctorRead,
-    object: String,
-    all: &[&WebhookClientConfig],
-    now: Timestamp,
-) -> Option<DoctorFinding> {
-    let bundles = all.iter().filter_map(|it| it.ca_bundle.as_ref());
-    let newest = bundles
-        .map(|bundle| Validity::of_bundle(&bundle.0))
-        .map(|all| all.into_iter().max_by_key(|it| it.until));
-    let oldest = newest.min_by_key(|it| it.map(|it| it.until))?;
-    let (severity, message) = match oldest {
-        None => (
-            DoctorSeverity::Error,
-            "its certificate authority cannot be read: policies and requests cannot be written"
-                .to_owned(),
-        ),
-        Some(it) if it.until <= now => (
-            DoctorSeverity::Error,
-            format!(
-                "its certificate authority expired at {}: policies and requests cannot be written",
-                it.until
-            ),
-        ),
-        Some(it) if !it.fresh(now, OVERDUE) => (
-            DoctorSeverity::Warning,
-            format!(
-                "its certificate authority ends at {}, and the webhook has not replaced it",
-                it.until
-            ),
-        ),
-        Some(_) => return None,
-    };
-    let finding = DoctorFinding::new(
-        severity,
-        DoctorWord::CertificateOld,
-        object,
-        message,
-        "the webhook renews it when it runs and may write its Secrets; its log says why it does not",
-    );
-    Some(finding.with_command(logs(read, "webhook")))
-}
-
-/// How the API server reaches each webhook of a configuration.
-fn clients<'a, K>(
-    found: &'a Presence<K>,
-    of: impl Fn(&'a K) -> Vec<&'a WebhookClientConfig>,
-) -> Presence<Vec<&'a WebhookClientConfig>> {
-    match found {
-        Presence::Unread => Presence::Unread,
-        Presence::Absent => Presence::Absent,
-        Presence::There(configuration) => Presence::There(of(configuration)),
-    }
 }
 
 fn driver(read: &DoctorRead) -> Option<DoctorFinding> {
@@ -450,5 +354,13 @@ fn driver(read: &DoctorRead) -> Option<DoctorFinding> {
         message,
         "install the chart's CSIDriver again",
     );
-    Some(finding.with_command(upgrade(read)))
+    let finding = finding.with_command(upgrade(read));
+    Some(match spec {
+        None => finding,
+        Some(_) => {
+            let right = json!({"podInfoOnMount": true, "requiresRepublish": true});
+            let driver = FixObject::of_cluster("storage.k8s.io/v1", "CSIDriver", CSI_DRIVER);
+            finding.with_object(driver.with_field("spec", right))
+        }
+    })
 }

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 
 use super::{Diagnosis, DoctorFinding, DoctorWord, FixObject};
 use crate::exit::ExitWord;
@@ -70,9 +71,9 @@ const fn of_command(word: DoctorWord) -> FixWord {
         | DoctorWord::DriverWrong
         | DoctorWord::RequestUnreadable
         | DoctorWord::GrantOrphaned
-        | DoctorWord::NotInstalled
         | DoctorWord::ConnectorUnlabelled => FixWord::Run,
-        DoctorWord::SettingInvalid
+        DoctorWord::NotInstalled
+        | DoctorWord::SettingInvalid
         | DoctorWord::PolicyUnreadable
         | DoctorWord::PolicyNotInForce
         | DoctorWord::PolicyQuestionable
@@ -132,12 +133,12 @@ pub fn text(plan: &FixPlan) -> String {
         for line in [&title, message, &format!("{}: {fix}", remedy.title())] {
             let _ = writeln!(text, "# {}", shown(line));
         }
-        match (manifest, command) {
-            (Some(manifest), _) => document(&mut text, manifest),
-            (None, Some(command)) => {
-                let _ = writeln!(text, "# $ {}", shown(command));
-            }
-            (None, None) => {}
+        if let Some(command) = command {
+            let or = if manifest.is_some() { "or: " } else { "" };
+            let _ = writeln!(text, "# {or}$ {}", shown(command));
+        }
+        if let Some(manifest) = manifest {
+            document(&mut text, manifest);
         }
         text.push('\n');
     }
@@ -152,9 +153,13 @@ pub fn text(plan: &FixPlan) -> String {
     text + "# " + summary + "\n"
 }
 
-/// An object as a document of the stream. Names of objects have no character that a terminal obeys.
+/// An object as a document of the stream, without empty metadata. Names of objects have no character that a terminal obeys.
 fn document(text: &mut String, manifest: &FixObject) {
-    if let Ok(manifest) = output::yaml(manifest) {
+    let mut manifest = json!(manifest);
+    if let Some(metadata) = manifest["metadata"].as_object_mut() {
+        metadata.retain(|_, it| *it != "" && *it != json!({}));
+    }
+    if let Ok(manifest) = output::yaml(&manifest) {
         text.push_str("---\n");
         text.push_str(&manifest);
         text.push_str("---\n");
@@ -163,13 +168,11 @@ fn document(text: &mut String, manifest: &FixObject) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde::Deserialize as _;
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
-    use crate::doctor::{DoctorSeverity, FixMetadata};
+    use crate::doctor::DoctorSeverity;
     use crate::terms::NamespacedName;
 
     fn finding(word: DoctorWord, message: &str) -> DoctorFinding {
@@ -179,14 +182,10 @@ mod tests {
 
     #[test]
     fn only_objects_are_outside_of_comments_whatever_a_tenant_wrote() {
-        let manifest = FixObject {
-            api_version: "v1".to_owned(),
-            kind: "Connector".to_owned(),
-            metadata: FixMetadata {
-                name: NamespacedName::new("payments", "prod-harbor"),
-                labels: BTreeMap::from([("class".to_owned(), "oci".to_owned())]),
-            },
-        };
+        let label = ("class".to_owned(), "oci".to_owned());
+        let name = NamespacedName::new("payments", "prod-harbor");
+        let manifest = FixObject::new("v1", "Connector", name).with_labels([label]);
+        let role = FixObject::of_cluster("v1", "ClusterRole", "x").with_field("rules", json!([]));
         let attack = "x\nkind: ClusterRoleBinding\n---\n";
         let diagnosis = Diagnosis {
             findings: vec![
@@ -194,16 +193,29 @@ mod tests {
                     .with_command("kubectl delete\nx: y".to_owned()),
                 finding(DoctorWord::ConnectorUnlabelled, attack).with_object(manifest.clone()),
                 finding(DoctorWord::ClocksApart, attack),
+                finding(DoctorWord::RightsTooWide, attack)
+                    .with_command("kubectl edit\nx: y".to_owned())
+                    .with_object(role),
             ],
         };
         let plan = plan(diagnosis, true);
         let remedies: Vec<_> = plan.steps.iter().map(|it| it.remedy).collect();
-        assert_eq!(remedies, [FixWord::Run, FixWord::Apply, FixWord::Decide]);
+        let expected = [
+            FixWord::Run,
+            FixWord::Apply,
+            FixWord::Decide,
+            FixWord::Apply,
+        ];
+        assert_eq!(remedies, expected);
         let text = text(&plan);
         let documents = serde_yaml::Deserializer::from_str(&text);
         let documents = documents.map(|it| Value::deserialize(it).unwrap());
         let objects: Vec<_> = documents.filter(|it| !it.is_null()).collect();
-        assert_eq!(objects, [json!(manifest)], "{text}");
+        // Neither a namespace nor labels that are not there.
+        let role = json!({
+            "apiVersion": "v1", "kind": "ClusterRole", "metadata": {"name": "x"}, "rules": [],
+        });
+        assert_eq!(objects, [json!(manifest), role], "{text}");
         assert_eq!(exit(&plan), ExitWord::No);
     }
 

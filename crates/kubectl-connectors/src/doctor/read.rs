@@ -1,11 +1,14 @@
 //! Reads the examined objects, in a number of calls that does not depend on the number of objects.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use authz::{RbacIndex, RbacObject};
+use connectors_api::access_policy::ObjectKind;
 use connectors_api::config::CONFIG_MAP;
 use connectors_api::labels::MANAGED_BY;
 use connectors_api::names::CSI_DRIVER;
 use connectors_api::{AccessPolicy, AccessRequest, Connector, names};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     ValidatingWebhookConfiguration,
@@ -17,10 +20,16 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::api::storage::v1::CSIDriver;
 use service_kit::watches::Plain;
+use tokio::time::Instant;
 
-use crate::reads::{ClusterReads, Found, ReadResult, Strict};
+use super::narrow::RbacObjects;
+use super::policies;
+use crate::explain;
+use crate::reads::{ClusterReads, Found, KindServed, ReadResult, Strict};
 use crate::unread::{MissedRead, Presence, known};
 
+/// The limit of kinds that are looked up.
+const MOST_KINDS: usize = 16;
 /// The name of the webhook configurations of the chart.
 const WEBHOOKS: &str = "connectors-approval";
 /// The label of every workload of the chart.
@@ -53,8 +62,14 @@ pub struct DoctorRead {
     pub network_policies: Option<Vec<NetworkPolicy>>,
     /// All DaemonSets of the cluster, among which are those of its network.
     pub agents: Option<Vec<DaemonSet>>,
-    /// The time by the API server, if it named one.
-    pub server_time: Option<Timestamp>,
+    /// The time by the API server beside that of this machine, if it named one.
+    pub clocks: Option<ClocksRead>,
+    /// The time from there to the last read. A controller may have renewed its lease as much later.
+    pub took: SignedDuration,
+    /// The roles and bindings that others wrote.
+    pub rbac_objects: RbacObjects,
+    /// The kinds of checks that the request-controller may not read, of the policies that say so.
+    pub unread_kinds: BTreeMap<ObjectKind, KindName>,
     /// The roles of the cluster and their bindings.
     pub rbac: Option<RbacIndex>,
     /// The roles of the cluster and of the scope, and the bindings of the scope alone.
@@ -69,16 +84,39 @@ pub struct DoctorRead {
     pub bindings: Option<Vec<Found<RoleBinding>>>,
 }
 
-/// Reads the objects, and reports the failed reads.
+/// The name of a kind in rules of RBAC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindName {
+    /// The group.
+    pub group: String,
+    /// The plural.
+    pub plural: String,
+}
+
+/// The time by the API server, and by this machine around the call that named it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClocksRead {
+    /// The time by the API server.
+    pub server: Timestamp,
+    /// The time of this machine before the call.
+    pub before: Timestamp,
+    /// The time of this machine after the call.
+    pub after: Timestamp,
+}
+
+/// Reads the objects, and reports the failed reads. It begins at this time of this machine.
 pub(super) async fn read(
     reads: &ClusterReads,
     namespace: &str,
     system_namespace: &str,
+    now: Timestamp,
 ) -> (DoctorRead, Vec<MissedRead>) {
+    let begun = Instant::now();
+    let here = |at: Instant| now + elapsed(begun, at);
     let system = system_namespace;
     let (server_time, network_policies, agents) = tokio::join!(
         reads.server_time(),
-        reads.all::<NetworkPolicy, Plain>(system, WORKLOADS),
+        reads.all::<NetworkPolicy, Plain>(system, ""),
         reads.all::<DaemonSet, Plain>("", ""),
     );
     let (config, deployments, daemon_sets, leases, driver, mutating, validating) = tokio::join!(
@@ -112,6 +150,8 @@ pub(super) async fn read(
     let requests = reads.all::<AccessRequest, Strict>(namespace, "").await;
 
     let mut unread = Vec::new();
+    let server_time = known(server_time, &mut unread).flatten();
+    let took = elapsed(server_time.map_or(begun, |it| it.asked), Instant::now());
     let cluster_roles = known(cluster_roles, &mut unread);
     let cluster_bindings = known(cluster_bindings, &mut unread);
     let roles = known(roles, &mut unread);
@@ -135,7 +175,16 @@ pub(super) async fn read(
         }
         _ => None,
     };
-    let bindings = bindings.map(|all| all.into_iter().filter(is_managed).collect());
+    let parted = bindings.map(|all| all.into_iter().partition::<Vec<_>, _>(is_managed));
+    let (bindings, of_others) = parted.unzip();
+    let rbac_objects = RbacObjects {
+        cluster_roles: readable(cluster_roles),
+        cluster_bindings: readable(cluster_bindings),
+        roles: readable(roles),
+        bindings: readable(of_others),
+    };
+    let policies = known(policies, &mut unread);
+    let unread_kinds = unread_kinds(reads, system, policies.iter().flatten().flatten()).await;
     let read = DoctorRead {
         system_namespace: system.to_owned(),
         config: one(config, &mut unread),
@@ -149,15 +198,61 @@ pub(super) async fn read(
         rule_bindings: all(admission_bindings, &mut unread),
         network_policies: all(network_policies, &mut unread),
         agents: all(agents, &mut unread),
-        server_time: known(server_time, &mut unread).flatten(),
+        clocks: server_time.map(|it| ClocksRead {
+            server: it.time,
+            before: here(it.asked),
+            after: here(it.answered),
+        }),
+        took,
+        rbac_objects,
+        unread_kinds,
         rbac,
         rbac_of_scope,
         connectors: known(connectors, &mut unread),
-        policies: known(policies, &mut unread),
+        policies,
         requests: known(requests, &mut unread),
         bindings,
     };
     (read, unread)
+}
+
+/// The kinds of checks that the request-controller may not read, of the policies that say so. A kind that could not be
+/// asked about is left out.
+async fn unread_kinds(
+    reads: &ClusterReads,
+    system: &str,
+    policies: impl Iterator<Item = &AccessPolicy>,
+) -> BTreeMap<ObjectKind, KindName> {
+    let kinds: BTreeSet<_> = policies
+        .filter(|it| policies::has_unread_kind(it))
+        .flat_map(policies::checked_kinds)
+        .collect();
+    let reader = explain::reader(system);
+    let mut found = BTreeMap::new();
+    for kind in kinds.into_iter().take(MOST_KINDS) {
+        let Ok(KindServed::Namespaced { resource, .. }) = reads.served(kind).await else {
+            continue;
+        };
+        let review = reads.may_list(&reader, &resource).await;
+        if review.is_ok_and(|it| !it.allowed) {
+            let name = KindName {
+                group: resource.group.clone(),
+                plural: resource.plural.clone(),
+            };
+            found.insert(kind.clone(), name);
+        }
+    }
+    found
+}
+
+/// The objects that can be read.
+fn readable<K>(objects: Option<Vec<Found<K>>>) -> Vec<K> {
+    objects.into_iter().flatten().flatten().collect()
+}
+
+fn elapsed(from: Instant, until: Instant) -> SignedDuration {
+    let time = until.saturating_duration_since(from);
+    SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX)
 }
 
 /// Adds roles or bindings. One that cannot be indexed grants nothing.

@@ -7,7 +7,7 @@ use connectors_api::{Permission, names};
 use kube::ResourceExt;
 use service_kit::reviews::{account_of, accounts_of};
 
-use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
+use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord, narrow};
 use crate::rbac;
 use crate::terms::shell;
 
@@ -58,13 +58,17 @@ fn within(read: &DoctorRead, index: &RbacIndex, namespace: &str) -> Vec<DoctorFi
         let target = every_connector(permission, namespace);
         let who = index.who_can(ANY_VERB, target, MOST, |_| true);
         if who.is_cut {
-            found.push(DoctorFinding::new(
+            let finding = DoctorFinding::new(
                 DoctorSeverity::Warning,
                 DoctorWord::RightsTooWide,
                 place.bindings(),
-                format!("more than {MOST} subjects may use {permission} of every connector{}; the others are not listed", place.of()),
+                format!(
+                    "more than {MOST} subjects may use {permission} of every connector{}; the others are not listed",
+                    place.of()
+                ),
                 "take the subjects out of the bindings, or narrow their roles",
-            ));
+            );
+            found.push(finding.with_command(place.list()));
         }
         for subject in who.subjects {
             if rbac::is_of_the_cluster(&subject) || is_ours(&subject, &read.system_namespace) {
@@ -76,8 +80,23 @@ fn within(read: &DoctorRead, index: &RbacIndex, namespace: &str) -> Vec<DoctorFi
             }
         }
     }
-    let each = holders.iter();
-    found.extend(each.map(|((subject, binding), of)| finding(place, subject, binding, of)));
+    // All that is to be mended in a binding is mended by one object.
+    let mut outsiders: BTreeMap<&str, BTreeSet<&Subject>> = BTreeMap::new();
+    for (subject, binding) in holders.keys() {
+        if weight(place, subject).0 < DoctorSeverity::Hint {
+            outsiders.entry(binding).or_default().insert(subject);
+        }
+    }
+    for ((subject, binding), permissions) in &holders {
+        let finding = finding(place, subject, binding, permissions);
+        let out = outsiders.get(binding.as_str());
+        let out = out.filter(|it| it.contains(subject));
+        let object = out.and_then(|it| narrow::without(&read.rbac_objects, namespace, binding, it));
+        found.push(match object {
+            Some(object) => finding.with_object(object),
+            None => finding,
+        });
+    }
     found
 }
 
@@ -115,6 +134,13 @@ impl RightsPlace<'_> {
         }
     }
 
+    fn list(self) -> String {
+        match self.0 {
+            "" => "kubectl get clusterrolebindings -o wide".to_owned(),
+            namespace => format!("kubectl -n {} get rolebindings -o wide", shell(namespace)),
+        }
+    }
+
     fn edit(self, name: &str) -> String {
         let name = shell(name);
         match self.0 {
@@ -149,13 +175,8 @@ fn bindings(index: &RbacIndex, subject: &Subject, target: Target<'_>) -> Vec<Str
     names
 }
 
-fn finding(
-    place: RightsPlace<'_>,
-    subject: &Subject,
-    binding: &str,
-    permissions: &[Permission],
-) -> DoctorFinding {
-    let owners = format!("this is as it should be for {} alone", place.owners());
+/// How bad it is that a subject may use every connector, and why.
+fn weight(place: RightsPlace<'_>, subject: &Subject) -> (DoctorSeverity, String) {
     let (severity, consequence) = match subject {
         Subject::Group(name) if rbac::is_everybody(name) => {
             (DoctorSeverity::Error, "no pod needs an approval")
@@ -171,8 +192,21 @@ fn finding(
             (DoctorSeverity::Warning, OF_AN_ACCOUNT)
         }
         Subject::ServiceAccount { .. } => (DoctorSeverity::Warning, OF_AN_ACCOUNT),
-        Subject::Group(_) | Subject::User(_) => (DoctorSeverity::Hint, owners.as_str()),
+        Subject::Group(_) | Subject::User(_) => {
+            let owners = format!("this is as it should be for {} alone", place.owners());
+            return (DoctorSeverity::Hint, owners);
+        }
     };
+    (severity, consequence.to_owned())
+}
+
+fn finding(
+    place: RightsPlace<'_>,
+    subject: &Subject,
+    binding: &str,
+    permissions: &[Permission],
+) -> DoctorFinding {
+    let (severity, consequence) = weight(place, subject);
     let permissions: Vec<_> = permissions.iter().map(|it| it.as_str()).collect();
     let finding = DoctorFinding::new(
         severity,

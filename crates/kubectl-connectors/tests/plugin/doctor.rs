@@ -1,5 +1,8 @@
 //! `doctor`: every word is planted in an installation that is in order otherwise.
 
+mod clocks;
+mod plans;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +12,6 @@ use jiff::SignedDuration;
 use k8s_openapi::ByteString;
 use kubectl_connectors::doctor::{DoctorWord, OPTIONAL_RULES, RULES};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 use testkit::Caller;
 
@@ -82,7 +84,8 @@ fn authority(from: (i32, u8, u8), until: (i32, u8, u8)) -> String {
 fn network(cluster: &Cluster, name: &str) {
     cluster.put(json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
-        "metadata": {"name": name, "namespace": SYSTEM, "labels": labels(name)}, "spec": {"podSelector": {}},
+        "metadata": {"name": name, "namespace": SYSTEM, "labels": labels(name)},
+        "spec": {"podSelector": {"matchLabels": {"app.kubernetes.io/component": name}}},
     }));
 }
 
@@ -446,14 +449,26 @@ fn troubles() -> Vec<Trouble> {
             DoctorWord::NetworkOpen,
             "Hint",
             |it| it.server.delete("networkpolicies", SYSTEM, "webhook"),
-            "Namespace connectors-system",
-            "the chart's NetworkPolicy webhook is not there",
+            "Deployment connectors-system/webhook",
+            "no NetworkPolicy selects its pods",
+        ),
+        trouble(
+            DoctorWord::NetworkOpen,
+            "Hint",
+            |it| {
+                let name = "evaluation-service";
+                it.server.change("networkpolicies", SYSTEM, name, |it| {
+                    it["spec"]["policyTypes"] = json!(["Egress"]);
+                });
+            },
+            "Deployment connectors-system/evaluation-service",
+            "no NetworkPolicy selects its pods",
         ),
         trouble(
             DoctorWord::NetworkOpen,
             "Hint",
             |it| it.server.delete("daemonsets", "kube-system", "calico-node"),
-            "NetworkPolicy connectors-system/evaluation-service",
+            "Namespace connectors-system",
             "no DaemonSet of the cluster is known to enforce NetworkPolicies",
         ),
         trouble(
@@ -851,55 +866,4 @@ fn the_words_of_the_documentation_are_those_of_the_doctor() {
         writeln!(table, "| `{}` | {} |", word.as_str(), word.about().trim()).unwrap();
     }
     page_has("doctor", &table);
-}
-
-/// The plan is a YAML stream: its objects mend, and everything else is a comment.
-#[tokio::test]
-async fn a_fix_plan_has_the_objects_and_commands_that_mend() {
-    let cluster = in_order();
-    for label in LABELS {
-        cluster
-            .server
-            .change("connectors", "payments", "prod-harbor", |it| {
-                it["metadata"]["labels"]
-                    .as_object_mut()
-                    .unwrap()
-                    .remove(label);
-            });
-    }
-    long_ago(&cluster, |it| {
-        it.bind("build-9", "uid-of-no-request", "uid-approved-changes");
-    });
-    let args = ["doctor", "-n", "payments", "--fix-plan"];
-    let outcome = cluster.run(&args).await;
-    assert_eq!(outcome.exit.code(), 1, "{outcome:?}");
-    let documents = serde_yaml::Deserializer::from_str(&outcome.output);
-    let documents = documents.map(|it| Value::deserialize(it).unwrap());
-    let objects: Vec<_> = documents.filter(|it| !it.is_null()).collect();
-    let labels: serde_json::Map<String, Value> = LABELS
-        .iter()
-        .map(|it| ((*it).to_owned(), "oci".into()))
-        .collect();
-    assert_eq!(
-        objects,
-        [json!({
-            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "Connector",
-            "metadata": {"namespace": "payments", "name": "prod-harbor", "labels": labels},
-        })],
-        "{}",
-        outcome.output
-    );
-    let command = "# $ kubectl -n payments delete rolebinding car-build-9";
-    assert!(outcome.output.contains(command), "{}", outcome.output);
-    let in_json = cluster.json(&args).await;
-    assert_eq!(in_json["kind"], "FixPlan");
-    let remedies: Vec<_> = in_json["steps"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| &it["remedy"])
-        .collect();
-    assert_eq!(remedies, ["Run", "Apply"]);
-    let mended = in_order().run(&args).await;
-    assert_eq!(mended.output, "# nothing to mend\n");
 }
