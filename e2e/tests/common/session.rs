@@ -8,10 +8,13 @@ use std::{
 };
 
 /// Commands of a document, and the output below them there.
+#[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) commands: String,
     /// The language, and the text.
     pub(crate) expected: Option<(String, String)>,
+    /// Why no test runs them, in the words of the mark above them.
+    pub(crate) left_out: Option<String>,
 }
 
 /// The output of a session.
@@ -36,22 +39,59 @@ pub(crate) struct Shell<'a> {
 /// Printed before each block, so that one shell can do all of them: they build on each other.
 const MARK: &str = "──block──";
 
-/// The blocks of a text: `sh` to run, and the block directly under each.
+/// Begins the line above a block that no test runs. The reason follows.
+const LEFT_OUT: &str = "<!-- not run: ";
+/// The languages of outputs. Blocks in other languages show no output.
+const OUTPUTS: [&str; 2] = ["json", "text"];
+
+/// The blocks of a text: `sh` to run, and the output under each. In a list they are indented.
 pub(crate) fn blocks(text: &str) -> Vec<Block> {
     let mut found: Vec<Block> = Vec::new();
-    for part in text.split("\n```").skip(1).step_by(2) {
-        let (language, body) = part.split_once('\n').unwrap();
+    let mut above = "";
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let fence = line.trim_start();
+        let Some(language) = fence.strip_prefix("```") else {
+            above = line.trim();
+            continue;
+        };
+        let indent = line.len() - fence.len();
+        let mut body = String::new();
+        for line in lines.by_ref().take_while(|it| it.trim() != "```") {
+            let blank = line.len() - line.trim_start().len();
+            body.extend([&line[blank.min(indent)..], "\n"]);
+        }
+        let mark = above.strip_prefix(LEFT_OUT);
         if language == "sh" {
             found.push(Block {
-                commands: body.to_owned(),
+                commands: body,
                 expected: None,
+                left_out: mark.map(|it| it.trim_end_matches("-->").trim().to_owned()),
             });
-        } else {
+        } else if OUTPUTS.contains(&language) {
             let block = found.last_mut().expect("commands above");
-            block.expected = Some((language.to_owned(), body.to_owned()));
+            block.expected = Some((language.to_owned(), body));
         }
+        above = "";
     }
     found
+}
+
+#[test]
+fn blocks_are_found_in_lists_and_say_why_they_are_not_run() {
+    let text = "# T\n```sh\na <<END\n  x\nEND\n```\n```text\nout\n```\n\n1. one\n\n   <!-- not run: no such thing -->\n   \
+                ```sh\n   b\n\n     c\n   ```\n   ```yaml\n   x: 1\n   ```\n";
+    let found = blocks(text);
+    let [first, second] = &found[..] else {
+        panic!("{found:?}");
+    };
+    assert_eq!(first.commands, "a <<END\n  x\nEND\n");
+    let output = Some(("text".to_owned(), "out\n".to_owned()));
+    assert_eq!((&first.expected, &first.left_out), (&output, &None));
+    assert_eq!(second.commands, "b\n\n  c\n");
+    assert_eq!(second.expected, None);
+    assert_eq!(second.left_out.as_deref(), Some("no such thing"));
+    assert!(blocks("no block").is_empty());
 }
 
 /// The section of a page under a heading, up to the next one of the second level.
@@ -67,6 +107,7 @@ impl Shell<'_> {
     pub(crate) fn run(&self, blocks: &[Block]) -> Said {
         let mut script = format!("{}\n", self.first);
         for block in blocks {
+            assert_eq!(block.left_out, None, "{}", block.commands);
             script.extend(["echo '", MARK, "'\n", &block.commands, "\n"]);
         }
         script.push_str("true\n");

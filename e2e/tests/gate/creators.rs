@@ -1,8 +1,8 @@
 //! Checks that exclude the creator of a pipeline run from its approvers.
 
 use connectors_api::names::CREATOR;
-use e2e::api::kinds::{APPROVAL_TASK, PIPELINE_RUN, POD};
-use serde_json::{Value, json};
+use e2e::api::kinds::PIPELINE_RUN;
+use serde_json::json;
 
 use crate::support::{
     Gate, check_of,
@@ -51,39 +51,4 @@ fn the_creator_of_a_run_does_not_approve_it_whatever_the_run_says() {
     assert_eq!(proof["status"]["approvedBy"], json!(["alice"]));
     assert_eq!(proof["status"]["runCreator"], creator);
     gate.assert_held(POD_NAME);
-}
-
-/// The first object of a block of YAML of the page, behind a heading.
-fn documented(heading: &str) -> Value {
-    let page = std::fs::read_to_string(e2e::repository().join("docs/approvals.md")).unwrap();
-    let (_, section) = page.split_once(heading).unwrap();
-    let (_, block) = section.split_once("```yaml\n").unwrap();
-    let (block, _) = block.split_once("```").unwrap();
-    // The creator of every object here is the administrator of the cluster.
-    serde_yaml::from_str(&block.replace("alice", "admin")).unwrap()
-}
-
-#[test]
-fn the_pipeline_of_the_documentation_deploys_once_both_approvers_agree() {
-    let gate = Gate::patient("documented");
-    let mut policy = policy_of_runs();
-    let check = documented("\n## Tekton\n")["checks"][0].clone();
-    *check_of(&mut policy) = check;
-    check_of(&mut policy)["approvers"] = json!({"users": ["admin", "bob"], "notRequester": true});
-    gate.scene().apply(&policy).unwrap();
-    wait_until_creators_are_believed(&gate);
-    let pipelines = Pipelines::of(&gate);
-    let run = documented("\n## Gate a pipeline in five minutes\n");
-    pipelines.begin_pipeline("run", &run["spec"]["pipelineSpec"]);
-    pipelines.answer("run-approve", "admin", "approve");
-    // The deploying task begins after the approval.
-    assert_eq!(gate.api().get(POD, POD_NAME).unwrap(), None);
-    pipelines.answer("run-approve", "bob", "approve");
-    gate.wait_for_output(POD_NAME);
-    let request = gate.wait_for_phase(POD_NAME, "Granted");
-    let proof = &request["status"]["policies"][0]["checkRefs"][0]["status"];
-    assert_eq!(proof["approvedBy"], json!(["bob"]));
-    assert_eq!(proof["runCreator"], "admin");
-    let state = &gate.object(APPROVAL_TASK, "run-approve")["status"]["state"];
-    assert_eq!(state, "approved");
 }

@@ -1,6 +1,8 @@
-//! The how-tos and the tutorial of the documents: each of their commands is run, and prints what they show.
+//! The how-tos, the tutorial and the page about migration: each of their commands is run, and prints what they show.
 
 mod approvers;
+mod migration;
+mod pipelines;
 mod transcript;
 
 use std::{
@@ -72,6 +74,9 @@ struct Desk {
     folder: tempfile::TempDir,
 }
 
+/// A text in place of another one.
+type Replaced<'a> = (&'a str, &'a str);
+
 impl Desk {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -111,7 +116,11 @@ impl Desk {
 }
 
 /// Runs the blocks with these texts in place of others, and compares their output with the shown one.
-fn play(page: &str, mut blocks: Vec<Block>, own: &[(&str, &str)]) {
+fn play(page: &str, blocks: Vec<Block>, own: &[Replaced<'_>]) {
+    play_at(&Desk::new(), page, blocks, own);
+}
+
+fn play_at(desk: &Desk, page: &str, mut blocks: Vec<Block>, own: &[Replaced<'_>]) {
     let in_place = |text: &str| {
         let own = own.iter();
         own.fold(text.to_owned(), |text, (shown, own)| {
@@ -121,7 +130,7 @@ fn play(page: &str, mut blocks: Vec<Block>, own: &[(&str, &str)]) {
     for block in &mut blocks {
         block.commands = in_place(&block.commands);
     }
-    let outputs = Desk::new().run(&blocks);
+    let outputs = desk.run(&blocks);
     for (Block { commands, expected }, output) in blocks.iter().zip(outputs) {
         let Some((_, shown)) = expected else {
             assert!(
@@ -153,10 +162,15 @@ fn play_how_to(path: &Path) {
     let mut own = vec![
         ("image: busybox", image.as_str()),
         ("command: [sleep, infinity]", "command: [/workload, wait]"),
+        pipelines::STEP,
     ];
     let gates = [&gate].into_iter().chain(&others);
     own.extend(NAMESPACES.into_iter().zip(gates.map(Gate::namespace)));
-    play(page, blocks(path), &own);
+    if text.contains(pipelines::KIND) {
+        pipelines::beside(&gate, || play(page, blocks(path), &own));
+    } else {
+        play(page, blocks(path), &own);
+    }
 }
 
 #[test]
@@ -166,7 +180,7 @@ fn every_how_to_does_what_it_shows() {
     pages.sort();
     // It has no commands: its approvers answer in a pipeline, which a test of its own plays.
     pages.retain(|it| !it.ends_with("approvers.md"));
-    assert!(pages.len() > 3, "{pages:?}");
+    assert!(pages.len() > 6, "{pages:?}");
     let failed: Vec<&PathBuf> = thread::scope(|scope| {
         let running: Vec<_> = pages
             .iter()

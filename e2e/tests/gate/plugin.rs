@@ -4,19 +4,25 @@ use std::{
     env, fs,
     os::unix::fs::{PermissionsExt as _, symlink},
     process::Command,
+    time::Duration,
 };
 
 use e2e::{
-    api::kinds::{POD, SIGN_OFF},
+    api::kinds::{ACCESS_POLICY, POD, SIGN_OFF},
     images::programs_dir,
 };
 use serde_json::{Value, json};
 
 use crate::support::rights::{self, RightHolder, RightRule};
-use crate::support::{Approval, CONNECTOR, Gate, check_of, name, policy, wait_until};
+use crate::support::{Approval, CONNECTOR, Gate, check_of, condition, name, policy, wait_until};
 
 /// A password that stands in a Secret beside the objects that the plugin reads.
 const PASSWORD: &str = "correct-horse-battery-staple";
+/// The same as a Secret holds it.
+const ENCODED: &str = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZQ==";
+
+/// The time in which the policy-controller looks at changed rights.
+const LOOKED_AT: Duration = Duration::from_mins(3);
 
 /// The answer of the plugin to a command line.
 struct Session {
@@ -44,6 +50,7 @@ impl Session {
         for text in [&session.text, &session.errors] {
             assert!(!text.contains("eyJ"), "{words}: {text}");
             assert!(!text.contains(PASSWORD), "{words}: {text}");
+            assert!(!text.contains(ENCODED), "{words}: {text}");
             assert!(!text.contains('\u{1b}'), "{words}: {text}");
         }
         session
@@ -224,6 +231,121 @@ fn the_plugin_looks_at_waits_policies_and_the_installation_and_shows_no_secret()
         let document: Value = serde_json::from_str(&document.text).unwrap();
         assert!(document["kind"].is_string(), "{document}");
     }
+}
+
+/// The request-controller may read no CronJobs. The role of the plan lets it.
+#[test]
+fn the_plan_of_the_doctor_lets_a_check_read_its_kind() {
+    let gate = Gate::patient("plugin-mends");
+    let mut about = policy("jobs", Approval::SignOff);
+    check_of(&mut about)["selector"]["objectRef"] =
+        json!({"apiVersion": "batch/v1", "kind": "CronJob"});
+    gate.create(&about).unwrap();
+    let until = |reason: &str| {
+        let is_so =
+            |policy: &Value| condition(policy, "ChecksValid").is_some_and(|(_, it)| it == reason);
+        let what = format!("{reason} of the policy");
+        // A change of rights is looked at after a minute.
+        let found = gate
+            .api()
+            .wait_for(&what, (ACCESS_POLICY, "jobs"), LOOKED_AT, is_so);
+        found.unwrap();
+    };
+    until("KindNotReadable");
+    let object = format!("AccessPolicy {}/jobs", gate.namespace());
+    let told = Session::of(&gate, "doctor");
+    told.expect(
+        1,
+        &["PolicyNotInForce", &object, "ChecksValid KindNotReadable"],
+    );
+    let plan = Session::of(&gate, "doctor --fix-plan -o json");
+    let plan: Value = serde_json::from_str(&plan.text).unwrap();
+    let steps = plan["steps"].as_array().unwrap();
+    let own = steps.iter().find(|it| it["finding"]["object"] == *object);
+    let mut role = own.unwrap()["finding"]["manifest"].clone();
+    let name = "checks-read-cronjobs.batch";
+    assert_eq!(role["metadata"]["name"], name, "{plan:#}");
+    role["metadata"] = json!({"name": name, "labels": role["metadata"]["labels"]});
+    let kubectl = gate.scene().kubectl();
+    kubectl.apply(&role.to_string()).unwrap();
+    until("ChecksValid");
+    let told = Session::of(&gate, "doctor").text;
+    kubectl.run(&format!("delete clusterrole {name}")).unwrap();
+    assert!(!told.contains("KindNotReadable"), "{told}");
+}
+
+/// Users keep exports of whole namespaces, and what they read stands in the same folder.
+#[test]
+fn the_plugin_reads_files_beside_a_secret_and_shows_none_of_it() {
+    let gate = Gate::new("plugin-files");
+    with_a_secret(&gate);
+    let own = gate.namespace();
+    let files = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(files.path().join(name), text).unwrap();
+    let exported = |what: &str| gate.scene().run(&format!("get {what} -o json")).unwrap();
+    let secret = exported("secret credential");
+    assert!(secret.contains(ENCODED), "{secret}");
+    write("secret.json", &secret);
+    let mut release = policy("release", Approval::SignOff);
+    release["metadata"]["namespace"] = own.into();
+    write("policy.json", &release.to_string());
+    write(
+        "connector.json",
+        &exported(&format!("connector {CONNECTOR}")),
+    );
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "job", "namespace": own, "labels": {"app": "job"}},
+        "spec": {"serviceAccountName": "default"},
+    });
+    write("pod.json", &pod.to_string());
+    let test = json!({
+        "apiVersion": "cli.connectors.alauda.io/v1", "kind": "PolicyTest", "metadata": {"name": "files"},
+        "cases": [{
+            "name": "waits for its sign-off", "pod": format!("{own}/job"),
+            "connector": format!("{own}/{CONNECTOR}"), "expect": {"access": "Waits"},
+        }],
+    });
+    write("test.json", &test.to_string());
+    let folder = files.path().display();
+    let tested = Session::of(&gate, &format!("policy test {folder}"));
+    tested.expect(0, &["ok", "waits for its sign-off", "1 passed, 0 failed"]);
+    let coverage = format!("policy coverage {folder}");
+    let covered = Session::of(&gate, &coverage);
+    covered.expect(1, &["policy", "/release", "no test in which", "reached"]);
+    let in_json = Session::of(&gate, &format!("{coverage} -o json"));
+    let document: Value = serde_json::from_str(&in_json.text).unwrap();
+    assert_eq!(document["kind"], "PolicyCoverage", "{document}");
+
+    let shipped = json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+        "metadata": {"name": "release", "namespace": own},
+        "spec": {"connector": {"names": [CONNECTOR]}, "defaultPermission": {
+            "roleTemplate": {"ref": {"configMap": {"name": "rules"}}},
+            "bindingTemplate": {"serviceAccounts": [{"namespaceSelector": {"names": [own]}}]},
+        }},
+    });
+    write("policy.json", &shipped.to_string());
+    let rules =
+        "[{apiGroups: [connectors.alauda.io], resources: [connectors/proxy], verbs: ['*']}]";
+    let template = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "rules", "namespace": "connectors-system"},
+        "data": {"rules": rules, "password": PASSWORD},
+    });
+    write("template.json", &template.to_string());
+    let convert = format!("convert {folder}");
+    let converted = Session::of(&gate, &convert);
+    let told = [
+        "kind: AccessPolicy",
+        "[TemplateCopied]",
+        "1 objects converted",
+    ];
+    converted.expect(0, &told);
+    let in_json = Session::of(&gate, &format!("{convert} -o json"));
+    let document: Value = serde_json::from_str(&in_json.text).unwrap();
+    assert_eq!(document["kind"], "Conversion", "{document}");
+    // What it prints is accepted by the cluster.
+    gate.create(&document["objects"][0]).unwrap();
 }
 
 #[test]
