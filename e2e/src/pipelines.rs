@@ -4,7 +4,7 @@
 //!
 //! | object | file | mistakes |
 //! |---|---|---|
-//! | `PipelineRun` | `pipeline_run`, `children`, `tasks`, `values` | An object that took a derived name first is used as it is. A stranger with the labels and the owner of a run is adopted, and takes the place of a child that is not there yet. A child that is gone is made again under its name, unless the run lists another one of its task |
+//! | `PipelineRun` | `pipeline_run`, `children`, `tasks`, `matrix`, `values` | An object that took a derived name first is used as it is. A stranger with the labels and the owner of a run is adopted, and takes the place of a child that is not there yet. A child that is gone is made again under its name, unless the run lists another one of its task |
 //! | `TaskRun` | `task_run` | The pod is found by the name in the status alone, and before that by a label and the owner. The author of a run chooses the labels of its pods |
 //! | `CustomRun` | `gate` | An object under the name of an approval is adopted with its approvers. A status stays as long as the approvers do not change. A cancelled approval can still be given |
 //!
@@ -12,6 +12,7 @@
 
 mod children;
 mod gate;
+mod matrix;
 mod names;
 mod objects;
 mod pipeline_run;

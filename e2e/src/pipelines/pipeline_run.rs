@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use super::children::child;
+use super::matrix::{combinations, is_matrix};
 use super::objects::{
     ChildKind, RUN_LABEL, RUN_UID_LABEL, conditions, duration, elements, is_child_of, is_over,
     labels_of, name, started, succeeded, text, time,
 };
 use super::tasks::{NextStep, RunTask, next};
-use super::values::{RunVariables, combinations};
+use super::values::RunVariables;
 use super::{LateWrite, Pipelines, Round, names};
 use crate::api::{ApiError, kinds::PIPELINE_RUN};
 
@@ -253,8 +254,7 @@ fn tasks_of(
         .collect();
     let mut variables = RunVariables::default();
     for task in &tasks {
-        let is_matrix = !elements(&task.spec["matrix"]["params"]).is_empty();
-        variables.add_results(task.name(), is_matrix, &task.children);
+        variables.add_results(task.name(), is_matrix(&task.spec), &task.children);
     }
     for task in tasks.iter_mut().filter(|it| it.names.is_empty()) {
         let count = combinations(&variables.fill(&task.spec)).map_or(0, |it| it.len());

@@ -1,6 +1,6 @@
-//! Variables of a run, and the combinations of a matrix.
+//! Variables of a run.
 //!
-//! Not played: `include` of a matrix, the state of other tasks as a value, and names in brackets.
+//! Not played: the state of other tasks as a value, and names in brackets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -189,21 +189,6 @@ fn collect_references(value: &Value, tasks: &mut BTreeSet<String>) {
     }
 }
 
-/// The parameters that a matrix gives to each child; one empty list without a matrix. None while a list is not known.
-pub(super) fn combinations(task: &Value) -> Option<Vec<Vec<Value>>> {
-    let mut combinations = vec![Vec::new()];
-    for param in elements(&task["matrix"]["params"]) {
-        let values = param["value"].as_array()?.iter();
-        let with_value = values.flat_map(|value| {
-            let own = json!({"name": param["name"], "value": value});
-            let before = combinations.iter();
-            before.map(move |it: &Vec<Value>| [it.as_slice(), std::slice::from_ref(&own)].concat())
-        });
-        combinations = with_value.collect();
-    }
-    Some(combinations)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,23 +270,5 @@ mod tests {
         let expected = ["x", "y"].map(str::to_owned);
         assert_eq!(tasks_referred_to(&value), expected.into());
         assert!(tasks_referred_to(&json!(null)).is_empty());
-    }
-
-    #[test]
-    fn a_matrix_multiplies_and_waits_for_lists_of_results() {
-        assert_eq!(combinations(&json!({})), Some(vec![vec![]]));
-        let of = |params: Value| combinations(&json!({"matrix": {"params": params}}));
-        let param = |name: &str, value: &str| json!({"name": name, "value": value});
-        let two = of(json!([{"name": "a", "value": ["1", "2"]}, {"name": "b", "value": ["x"]}]));
-        let expected = vec![
-            vec![param("a", "1"), param("b", "x")],
-            vec![param("a", "2"), param("b", "x")],
-        ];
-        assert_eq!(two, Some(expected));
-        assert_eq!(of(json!([{"name": "a", "value": []}])), Some(vec![]));
-        assert_eq!(
-            of(json!([{"name": "a", "value": "$(tasks.t.results.r[*])"}])),
-            None
-        );
     }
 }
