@@ -5,6 +5,7 @@
 //! The objects of one such run are kept beside the judge, in `lineage/tests/live` of `connectors-api`.
 
 mod answers;
+mod asked;
 mod authors;
 mod creators;
 mod forged;

@@ -9,12 +9,21 @@ use serde_json::{Value, json};
 use super::{Forgery, approve, approve_as_mallory};
 use crate::tekton::{
     forged::approval,
-    pipelines::{POD_NAME, deploy_with, honest, run, wait_for},
+    pipelines::{POD_NAME, deploy_with, honest, run, wait, wait_for, with},
 };
 
 fn of_two() -> Value {
     run(&json!([
         wait_for(&json!(["alice", "bob"]), "2"),
+        deploy_with(json!({}))
+    ]))
+}
+
+/// The approvals of alice, and of mallory with bob.
+fn of_two_tasks() -> Value {
+    run(&json!([
+        with(wait(&json!(["alice"])), json!({"name": "staging"})),
+        wait_for(&json!(["mallory", "bob"]), "2"),
         deploy_with(json!({}))
     ]))
 }
@@ -100,5 +109,25 @@ pub(super) const ALL: &[Forgery] = &[
         },
         pod: POD_NAME,
         words: &["OtherApprovers", "ApprovalOlderThanCustomRun"],
+    },
+    Forgery {
+        name: "f28: an approver who takes the label of the run from an open approval",
+        before: None,
+        run: of_two_tasks,
+        after: |live, _| {
+            live.wait_for_approval("run-staging");
+            live.wait_for_approval("run-wait");
+            let mallory = live.gate.api().acting_as(&ApiUser::named("mallory"));
+            let fields = json!({
+                "metadata": {"labels": {"tekton.dev/pipelineRun": null}},
+                "spec": {"approvers": [
+                    {"name": "mallory", "type": "User", "input": "approve"}, {"name": "bob", "type": "User", "input": "pending"},
+                ]},
+            });
+            mallory.patch(APPROVAL_TASK, "run-wait", &fields)?;
+            live.answer("run-staging", "alice", None, "approve")
+        },
+        pod: POD_NAME,
+        words: &["OtherApprovalMissing"],
     },
 ];
