@@ -355,12 +355,10 @@ fn driver(read: &DoctorRead) -> Option<DoctorFinding> {
         "install the chart's CSIDriver again",
     );
     let finding = finding.with_command(upgrade(read));
-    Some(match spec {
-        None => finding,
-        Some(_) => {
-            let right = json!({"podInfoOnMount": true, "requiresRepublish": true});
-            let driver = FixObject::of_cluster("storage.k8s.io/v1", "CSIDriver", CSI_DRIVER);
-            finding.with_object(driver.with_field("spec", right))
-        }
-    })
+    if spec.is_none() {
+        return Some(finding);
+    }
+    let right = json!({"podInfoOnMount": true, "requiresRepublish": true});
+    let driver = FixObject::of_cluster("storage.k8s.io/v1", "CSIDriver", CSI_DRIVER);
+    Some(finding.with_object(driver.with_field("spec", right)))
 }

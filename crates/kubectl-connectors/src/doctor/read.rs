@@ -156,25 +156,10 @@ pub(super) async fn read(
     let cluster_bindings = known(cluster_bindings, &mut unread);
     let roles = known(roles, &mut unread);
     let bindings = known(bindings, &mut unread);
-    let rbac = cluster_roles
-        .as_ref()
-        .zip(cluster_bindings.as_ref())
-        .map(|(roles, bound)| {
-            let mut index = RbacIndex::default();
-            add(&mut index, roles);
-            add(&mut index, bound);
-            index
-        });
-    let rbac_of_scope = match (&cluster_roles, &roles, &bindings) {
-        (Some(cluster_roles), Some(roles), Some(bound)) => {
-            let mut index = RbacIndex::default();
-            add(&mut index, cluster_roles);
-            add(&mut index, roles);
-            add(&mut index, bound);
-            Some(index)
-        }
-        _ => None,
-    };
+    let rbac = index(&[], cluster_roles.as_deref(), cluster_bindings.as_deref());
+    let rbac_of_scope = roles
+        .as_deref()
+        .and_then(|it| index(it, cluster_roles.as_deref(), bindings.as_deref()));
     let parted = bindings.map(|all| all.into_iter().partition::<Vec<_>, _>(is_managed));
     let (bindings, of_others) = parted.unzip();
     let rbac_objects = RbacObjects {
@@ -253,6 +238,19 @@ fn readable<K>(objects: Option<Vec<Found<K>>>) -> Vec<K> {
 fn elapsed(from: Instant, until: Instant) -> SignedDuration {
     let time = until.saturating_duration_since(from);
     SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX)
+}
+
+/// What the bindings give, if roles and bindings were read.
+fn index<B: RbacObject>(
+    roles: &[Found<Role>],
+    cluster_roles: Option<&[Found<ClusterRole>]>,
+    bindings: Option<&[Found<B>]>,
+) -> Option<RbacIndex> {
+    let mut index = RbacIndex::default();
+    add(&mut index, cluster_roles?);
+    add(&mut index, roles);
+    add(&mut index, bindings?);
+    Some(index)
 }
 
 /// Adds roles or bindings. One that cannot be indexed grants nothing.

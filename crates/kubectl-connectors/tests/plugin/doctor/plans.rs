@@ -238,7 +238,7 @@ async fn a_kind_that_may_not_be_read_gets_a_role_that_reads_it() {
     cluster.apply(&objects[0]).await;
 }
 
-/// A NetworkPolicy of another name guards as well as the chart's.
+/// A `NetworkPolicy` of another name guards as well as the chart's.
 #[tokio::test]
 async fn a_network_policy_of_any_name_guards_the_pods_that_it_selects() {
     let cluster = in_order();

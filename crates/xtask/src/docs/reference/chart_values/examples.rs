@@ -35,7 +35,13 @@ pub(super) fn examples(entries: &[Entry], group: &str) -> String {
             && let Some(example) = example(value)
         {
             let path = code(&value.path);
-            text += &format!("\nAn example of {path}:\n\n```yaml\n{example}```\n");
+            text.extend([
+                "\nAn example of ",
+                &path,
+                ":\n\n```yaml\n",
+                &example,
+                "```\n",
+            ]);
         }
     }
     text
