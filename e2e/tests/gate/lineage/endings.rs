@@ -50,6 +50,28 @@ fn a_no_and_approvers_who_take_too_long_reject_for_good() {
     }
 }
 
+/// Tekton leaves the retries of a custom task to its controller, and the gate makes none.
+#[test]
+fn an_approval_with_retries_is_asked_for_once_and_a_no_is_final() {
+    let gate = gate("lineage-asked-once");
+    let pipelines = Pipelines::of(&gate);
+    let mut spec = pipeline(&json!(["alice"]));
+    spec["pipelineSpec"]["tasks"][0]["retries"] = 2.into();
+    pipelines.create_run("run", &spec);
+    pipelines.work();
+    let asked = uid(&gate.object(APPROVAL_TASK, "run-wait"));
+    pipelines.answer("run-wait", "alice", "reject");
+    let pod = "run-deploy-pod";
+    let request = gate.wait_for_phase(pod, "Rejected");
+    assert_not_granted(&gate, pod, &request);
+    pipelines.work();
+    let custom_run = gate.object(CUSTOM_RUN, "run-wait");
+    assert_eq!(custom_run["spec"]["retries"], 2);
+    assert_eq!(custom_run["status"]["retriesStatus"], Value::Null);
+    assert_eq!(uid(&gate.object(APPROVAL_TASK, "run-wait")), asked);
+    assert_eq!(pipelines.children("run", "wait"), ["run-wait"]);
+}
+
 /// Tekton ends the pods of such runs. The gate goes on, so the approval is given to a run that is over.
 #[test]
 fn an_approval_of_a_run_that_was_cancelled_or_took_too_long_opens_nothing() {

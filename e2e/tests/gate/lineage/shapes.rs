@@ -82,6 +82,22 @@ fn shapes(pipelines: &Pipelines<'_>) -> Vec<RunShape> {
             )
         },
         RunShape {
+            deploys: ("deploy", 3),
+            ..RunShape::of(
+                "include",
+                &json!([
+                    wait(),
+                    deploy_with(&json!({"matrix": {
+                        "params": [{"name": "env", "value": ["a", "b"]}],
+                        "include": [
+                            {"params": [{"name": "env", "value": "a"}, {"name": "flag", "value": "y"}]},
+                            {"params": [{"name": "env", "value": "c"}]},
+                        ],
+                    }}))
+                ]),
+            )
+        },
+        RunShape {
             deploys: (LONG_TASK, 1),
             ..RunShape::of(
                 LONG_RUN,
