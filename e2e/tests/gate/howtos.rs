@@ -131,7 +131,15 @@ fn play_at(desk: &Desk, page: &str, mut blocks: Vec<Block>, own: &[Replaced<'_>]
         block.commands = in_place(&block.commands);
     }
     let outputs = desk.run(&blocks);
-    for (Block { commands, expected }, output) in blocks.iter().zip(outputs) {
+    for (
+        Block {
+            commands,
+            expected,
+            left_out: _,
+        },
+        output,
+    ) in blocks.iter().zip(outputs)
+    {
         let Some((_, shown)) = expected else {
             assert!(
                 !output.contains(FAILED),

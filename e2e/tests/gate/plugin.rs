@@ -233,7 +233,7 @@ fn the_plugin_looks_at_waits_policies_and_the_installation_and_shows_no_secret()
     }
 }
 
-/// The request-controller may read no CronJobs. The role of the plan lets it.
+/// The request-controller may read no `CronJobs`. The role of the plan lets it.
 #[test]
 fn the_plan_of_the_doctor_lets_a_check_read_its_kind() {
     let gate = Gate::patient("plugin-mends");

@@ -14,7 +14,7 @@ const REASONS: [&str; 3] = [
     "the driver of the other product is in no cluster of the tests",
     "the run has installed the chart; another test takes objects over with these flags",
 ];
-/// The ConfigMaps of the other product, in words of this project.
+/// The `ConfigMaps` of the other product, in words of this project.
 const TEMPLATES: &str = "crates/kubectl-connectors/tests/convert/templates.yaml";
 const POD: &str = "uses-the-tool";
 
