@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::narrow::RbacObjects;
 use super::policies;
 use crate::explain;
-use crate::reads::{ClusterReads, Found, KindServed, ReadResult, Strict};
+use crate::reads::{ClusterReads, Found, KindServed, ReadResult, ServerTime, Strict};
 use crate::unread::{MissedRead, Presence, known};
 
 /// The limit of kinds that are looked up.
@@ -104,6 +104,16 @@ pub struct ClocksRead {
     pub after: Timestamp,
 }
 
+impl ClocksRead {
+    fn of(answer: ServerTime, here: impl Fn(Instant) -> Timestamp) -> Self {
+        Self {
+            server: answer.time,
+            before: here(answer.asked),
+            after: here(answer.answered),
+        }
+    }
+}
+
 /// Reads the objects, and reports the failed reads. It begins at this time of this machine.
 pub(super) async fn read(
     reads: &ClusterReads,
@@ -156,18 +166,25 @@ pub(super) async fn read(
     let cluster_bindings = known(cluster_bindings, &mut unread);
     let roles = known(roles, &mut unread);
     let bindings = known(bindings, &mut unread);
-    let rbac = index(&[], cluster_roles.as_deref(), cluster_bindings.as_deref());
-    let rbac_of_scope = roles
-        .as_deref()
-        .and_then(|it| index(it, cluster_roles.as_deref(), bindings.as_deref()));
+    let rbac = cluster_roles.as_ref().zip(cluster_bindings.as_ref());
+    let rbac = rbac.map(|(roles, bound)| {
+        let mut index = RbacIndex::default();
+        add(&mut index, roles);
+        add(&mut index, bound);
+        index
+    });
+    let rbac_of_scope = match (&cluster_roles, &roles, &bindings) {
+        (Some(cluster_roles), Some(roles), Some(bound)) => {
+            let mut index = RbacIndex::default();
+            add(&mut index, cluster_roles);
+            add(&mut index, roles);
+            add(&mut index, bound);
+            Some(index)
+        }
+        _ => None,
+    };
     let parted = bindings.map(|all| all.into_iter().partition::<Vec<_>, _>(is_managed));
     let (bindings, of_others) = parted.unzip();
-    let rbac_objects = RbacObjects {
-        cluster_roles: readable(cluster_roles),
-        cluster_bindings: readable(cluster_bindings),
-        roles: readable(roles),
-        bindings: readable(of_others),
-    };
     let policies = known(policies, &mut unread);
     let unread_kinds = unread_kinds(reads, system, policies.iter().flatten().flatten()).await;
     let read = DoctorRead {
@@ -183,13 +200,14 @@ pub(super) async fn read(
         rule_bindings: all(admission_bindings, &mut unread),
         network_policies: all(network_policies, &mut unread),
         agents: all(agents, &mut unread),
-        clocks: server_time.map(|it| ClocksRead {
-            server: it.time,
-            before: here(it.asked),
-            after: here(it.answered),
-        }),
+        clocks: server_time.map(|it| ClocksRead::of(it, here)),
         took,
-        rbac_objects,
+        rbac_objects: RbacObjects {
+            cluster_roles: readable(cluster_roles),
+            cluster_bindings: readable(cluster_bindings),
+            roles: readable(roles),
+            bindings: readable(of_others),
+        },
         unread_kinds,
         rbac,
         rbac_of_scope,
@@ -238,19 +256,6 @@ fn readable<K>(objects: Option<Vec<Found<K>>>) -> Vec<K> {
 fn elapsed(from: Instant, until: Instant) -> SignedDuration {
     let time = until.saturating_duration_since(from);
     SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX)
-}
-
-/// What the bindings give, if roles and bindings were read.
-fn index<B: RbacObject>(
-    roles: &[Found<Role>],
-    cluster_roles: Option<&[Found<ClusterRole>]>,
-    bindings: Option<&[Found<B>]>,
-) -> Option<RbacIndex> {
-    let mut index = RbacIndex::default();
-    add(&mut index, cluster_roles?);
-    add(&mut index, roles);
-    add(&mut index, bindings?);
-    Some(index)
 }
 
 /// Adds roles or bindings. One that cannot be indexed grants nothing.
