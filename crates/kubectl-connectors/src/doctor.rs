@@ -1,6 +1,7 @@
 //! `doctor`: the faults of the installation and of its grants, and the command that mends each.
 
 mod clocks;
+mod commands;
 mod installation;
 mod narrow;
 mod network;

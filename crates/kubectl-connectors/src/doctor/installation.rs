@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
 use super::clocks::SKEW;
+use super::commands::{logs, upgrade};
 use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord, FixObject, webhooks};
 use crate::terms::{NamespacedName, shell, span};
 use crate::unread::Presence;
@@ -57,18 +58,6 @@ pub(super) fn is_nowhere(read: &DoctorRead) -> bool {
     read.config == Presence::Absent
         && read.deployments.as_ref().is_some_and(Vec::is_empty)
         && read.daemon_sets.as_ref().is_some_and(Vec::is_empty)
-}
-
-pub(super) fn upgrade(read: &DoctorRead) -> String {
-    format!(
-        "helm upgrade connectors-approval charts/connectors-approval --namespace {} --reuse-values",
-        read.system_namespace
-    )
-}
-
-pub(super) fn logs(read: &DoctorRead, name: &str) -> String {
-    let system = &read.system_namespace;
-    format!("kubectl -n {system} logs deployment/{name}")
 }
 
 fn settings(read: &DoctorRead) -> Vec<DoctorFinding> {

@@ -122,7 +122,7 @@ fn unguarded(read: &DoctorRead, service: &str, port: &str) -> DoctorFinding {
     );
     let command = format!(
         "{} --set networkPolicy.enabled=true",
-        super::installation::upgrade(read)
+        super::commands::upgrade(read)
     );
     // Under a name that the chart does not use, so that both can stand beside each other.
     let name = NamespacedName::new(system, format!("ports-of-{service}"));

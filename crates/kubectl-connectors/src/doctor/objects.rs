@@ -5,17 +5,15 @@ use std::collections::BTreeSet;
 use connectors_api::access_request::Phase;
 use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID, CONNECTOR_CLASS, fits};
 use connectors_api::{AccessRequest, Connector, names};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use service_kit::watches::Unreadable;
 
-use super::installation::logs;
+use super::commands::logs;
+use super::policies::{PATIENCE, key};
 use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord, FixObject, policies};
 use crate::grants::{self, InForce};
 use crate::terms::{NamespacedName, shell, span};
-
-/// The time that a controller may take.
-pub(super) const PATIENCE: SignedDuration = SignedDuration::from_mins(2);
 
 pub(super) fn examine(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
     let mut findings = Vec::new();
@@ -52,13 +50,6 @@ fn unreadable_request(it: &Unreadable) -> DoctorFinding {
         shell(namespace),
         shell(name)
     ))
-}
-
-/// Namespace and name.
-pub(super) fn key(it: &Unreadable) -> (&str, &str) {
-    let namespace = it.metadata.namespace.as_deref().unwrap_or_default();
-    let name = it.metadata.name.as_deref().unwrap_or_default();
-    (namespace, name)
 }
 
 fn of_request(read: &DoctorRead, request: &AccessRequest, now: Timestamp) -> Option<DoctorFinding> {

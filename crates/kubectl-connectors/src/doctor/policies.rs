@@ -6,20 +6,37 @@ use connectors_api::access_policy::ObjectKind;
 use connectors_api::conditions::ConditionStatus;
 use connectors_api::policy_reason::{ChecksValid, ConnectorsMatched, PermissionSynced};
 use connectors_api::{AccessPolicy, AccessPolicyCondition, Condition};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use serde_json::json;
 use service_kit::watches::Unreadable;
 
-use super::installation::logs;
+use super::commands::logs;
 use super::narrow::RBAC;
-use super::objects::{PATIENCE, key};
-use super::read::KindName;
 use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord, FixObject};
 use crate::terms::shell;
 
+/// The time that a controller may take.
+pub(super) const PATIENCE: SignedDuration = SignedDuration::from_mins(2);
+
+/// The name of a kind in rules of RBAC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindName {
+    /// The group.
+    pub group: String,
+    /// The plural.
+    pub plural: String,
+}
+
 /// The limit of Kubernetes.
 const LONGEST_NAME: usize = 253;
+
+/// Namespace and name.
+pub(super) fn key(it: &Unreadable) -> (&str, &str) {
+    let namespace = it.metadata.namespace.as_deref().unwrap_or_default();
+    let name = it.metadata.name.as_deref().unwrap_or_default();
+    (namespace, name)
+}
 
 pub(super) fn unreadable(it: &Unreadable) -> DoctorFinding {
     let (namespace, name) = key(it);

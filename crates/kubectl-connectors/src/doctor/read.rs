@@ -23,7 +23,7 @@ use service_kit::watches::Plain;
 use tokio::time::Instant;
 
 use super::narrow::RbacObjects;
-use super::policies;
+use super::policies::{self, KindName};
 use crate::explain;
 use crate::reads::{ClusterReads, Found, KindServed, ReadResult, ServerTime, Strict};
 use crate::unread::{MissedRead, Presence, known};
@@ -82,15 +82,6 @@ pub struct DoctorRead {
     pub requests: Option<Vec<Found<AccessRequest>>>,
     /// The RoleBindings of the product in the scope.
     pub bindings: Option<Vec<Found<RoleBinding>>>,
-}
-
-/// The name of a kind in rules of RBAC.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KindName {
-    /// The group.
-    pub group: String,
-    /// The plural.
-    pub plural: String,
 }
 
 /// The time by the API server, and by this machine around the call that named it.

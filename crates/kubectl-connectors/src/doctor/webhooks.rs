@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::WebhookClientConfig;
 use service_kit::certificate::Validity;
 
-use super::installation::{logs, upgrade};
+use super::commands::{logs, upgrade};
 use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
 use crate::unread::Presence;
 
