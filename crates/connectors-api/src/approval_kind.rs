@@ -2,19 +2,21 @@
 //! system.
 //!
 //! To add a kind, add a row to the file of its system. To add a system, add a file and name it in [`SYSTEMS`]. To add a
-//! lineage, add a variant of [`Lineage`] with its kinds: the compiler then asks for its proof (`judge`) and for the
-//! collector of its objects (request-controller, `observe::checks`). The schema of a check repeats which kind records
-//! approvers.
+//! lineage, implement [`Lineage`] in the file of its system and name it in the row of its approvals: the judge and the
+//! collectors of the request-controller and of the kubectl plugin know no system. The test system `made_up` is such a
+//! file. The schema of a check repeats which kind records approvers.
 //!
 //! The row of a kind is found by group and kind, never by version. Groups are compared in lower case, as the API
 //! server serves them: another spelling must not bypass a row. Kinds are compared exactly. A row for a kind precedes
 //! the row for the rest of its group. A kind of a group without rows is [`OTHER`].
 
 mod kubernetes;
+#[cfg(test)]
+pub(crate) mod made_up;
 mod tekton;
 
 use crate::access_policy::ObjectKind;
-use crate::lineage::RunKind;
+use crate::lineage::Lineage;
 
 /// The needs of a kind of approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,28 +37,9 @@ pub enum LineageKind {
     /// No lineage is known for the kind. Labels and state decide.
     Unknown,
     /// The lineage of a system proves it.
-    By(Lineage),
+    By(&'static dyn Lineage),
     /// The kind belongs to pipeline runs, but no lineage ends at it. A check that needs the proof never passes.
     Unprovable,
-}
-
-/// A lineage from a pod to an approval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lineage {
-    /// Pod, TaskRun, PipelineRun, CustomRun, ApprovalTask.
-    Tekton,
-}
-
-impl Lineage {
-    /// The kinds between pod and approval, which a proof reads.
-    pub fn kinds(self) -> impl Iterator<Item = ObjectKind> {
-        match self {
-            Self::Tekton => RunKind::ALL.into_iter().map(|it| ObjectKind {
-                api_version: it.api_version().to_owned(),
-                kind: it.as_str().to_owned(),
-            }),
-        }
-    }
 }
 
 /// A row of the table.
@@ -69,7 +52,12 @@ struct KindRow {
 }
 
 /// The rows of every system.
-const SYSTEMS: [&[KindRow]; 2] = [kubernetes::ROWS, tekton::ROWS];
+const SYSTEMS: &[&[KindRow]] = &[
+    kubernetes::ROWS,
+    tekton::ROWS,
+    #[cfg(test)]
+    made_up::ROWS,
+];
 
 /// A kind of a group that the table does not know. Its administrator decides whether it is read.
 const OTHER: ApprovalKind = ApprovalKind {
@@ -98,6 +86,18 @@ pub fn of(kind: &ObjectKind) -> ApprovalKind {
         .find(|row| row.kind == Some(kind.kind.as_str()));
     let rest = || rows().filter(of_group).find(|row| row.kind.is_none());
     own.or_else(rest).map_or(OTHER, |row| row.needs)
+}
+
+/// Every lineage.
+pub fn lineages() -> impl Iterator<Item = &'static dyn Lineage> {
+    let mut known: Vec<&'static dyn Lineage> = Vec::new();
+    for row in SYSTEMS.iter().copied().flatten() {
+        match row.needs.proof {
+            LineageKind::By(lineage) if !known.contains(&lineage) => known.push(lineage),
+            LineageKind::By(_) | LineageKind::Unknown | LineageKind::Unprovable => {}
+        }
+    }
+    known.into_iter()
 }
 
 /// True when objects of a kind can be approvals.
@@ -134,6 +134,7 @@ fn group(api_version: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lineage::TEKTON;
 
     fn kind(api_version: &str, kind: &str) -> ObjectKind {
         ObjectKind {
@@ -190,13 +191,9 @@ mod tests {
             (
                 "openshift-pipelines.org/v1alpha1",
                 "ApprovalTask",
-                By(Lineage::Tekton),
+                By(TEKTON),
             ),
-            (
-                "OpenShift-Pipelines.org/v9",
-                "ApprovalTask",
-                By(Lineage::Tekton),
-            ),
+            ("OpenShift-Pipelines.org/v9", "ApprovalTask", By(TEKTON)),
             (
                 "openshift-pipelines.org/v1alpha1",
                 "ApprovalRequest",
@@ -218,6 +215,22 @@ mod tests {
                 proof != Unknown,
                 "{api_version} {name}"
             );
+        }
+    }
+
+    /// The evidence of a grant is followed by the kinds of its lineage, of which the first is the run.
+    #[test]
+    fn each_lineage_has_its_own_name_and_the_kind_of_its_runs() {
+        let all: Vec<_> = lineages().collect();
+        assert_eq!(all, [TEKTON, made_up::MADE_UP]);
+        for (index, lineage) in all.iter().enumerate() {
+            assert!(!all[..index].contains(lineage), "{lineage:?}");
+            let kinds = lineage.kinds();
+            assert!(kinds.first().is_some_and(|it| lineage.is_run(it.kind)));
+            for (index, kind) in kinds.iter().enumerate() {
+                assert!(!kinds[..index].contains(kind), "{kind:?}");
+                assert!(lineage.has_kind(kind.kind), "{kind:?}");
+            }
         }
     }
 

@@ -10,6 +10,7 @@ mod approvers;
 mod candidate;
 mod creator;
 mod input;
+mod link_sets;
 mod message;
 mod object;
 mod policy;
@@ -36,7 +37,6 @@ pub use rules::{NoRules, RenderedRule};
 
 use crate::access_policy::Match;
 use crate::access_request::Approval;
-use crate::approval_kind::Lineage;
 use crate::check_state::{CheckOutcome, ObjectState};
 use crate::check_verdict::{of_checks, of_objects};
 use crate::context_view;
@@ -46,6 +46,7 @@ use crate::reason::AccessCheckReady;
 use crate::shared_fields::{FieldPath, seen_from_elsewhere};
 use crate::template::{Budget, TemplateData};
 use candidate::CheckSelection;
+use link_sets::LinkSets;
 use object::FoundForCheck;
 use policy::PolicyCheck;
 
@@ -232,6 +233,7 @@ pub fn prepare(question: PolicyQuestion<Arc<GatedPolicy>>) -> Result<Prepared, J
         stage,
     } = question;
     let is_foreign = pod_namespace != policy.namespace;
+    let links = LinkSets::of(&policy.checks, lineage);
     // A proof takes the whole pod, of which the policy may see a part.
     let mut found: Vec<Vec<FoundForCheck>> = Vec::new();
     let mut steps = MOST_STEPS_OF_ALL;
@@ -240,14 +242,11 @@ pub fn prepare(question: PolicyQuestion<Arc<GatedPolicy>>) -> Result<Prepared, J
         let mut objects: Vec<FoundForCheck> =
             objects.into_iter().map(FoundForCheck::read).collect();
         objects.sort_by_cached_key(FoundForCheck::order);
-        match proof_needed(&of.check) {
-            ProofNeeded::By(Lineage::Tekton) => {
-                for object in &mut objects {
-                    object.prove(&pod, &lineage, stage, &mut steps);
-                    object.find_creator(creators_since, stage);
-                }
+        if let Some(lineage) = proof_needed(&of.check).lineage() {
+            for object in &mut objects {
+                object.prove(lineage, &pod, links.get(lineage), stage, &mut steps);
+                object.find_creator(creators_since, stage);
             }
-            ProofNeeded::No | ProofNeeded::Unavailable => {}
         }
         found.push(objects);
     }
@@ -269,8 +268,11 @@ pub fn prepare(question: PolicyQuestion<Arc<GatedPolicy>>) -> Result<Prepared, J
             .ok()
             .filter(|_| check.match_ == Match::All);
         let labels = labels.and_then(CheckSelection::only_labels);
-        let awaited =
-            labels.and_then(|it| object::missing_beside(&mut objects, it, &lineage, &mut steps));
+        let by_labels = labels.zip(proof_needed(check).lineage());
+        let awaited = by_labels.and_then(|(labels, lineage)| {
+            let links = links.get(lineage);
+            object::missing_beside(&mut objects, lineage, labels, links, &mut steps)
+        });
         PreparedCheck {
             selection,
             objects,

@@ -21,6 +21,7 @@ pub mod access_policy;
 pub mod access_request;
 pub mod access_resource;
 pub mod approval_kind;
+pub mod approver_record;
 pub mod check_selector;
 pub mod check_state;
 pub mod check_verdict;

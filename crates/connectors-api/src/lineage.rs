@@ -1,65 +1,20 @@
-//! Proof that an approval and the asking pod belong to one Tekton pipeline run.
+//! Proof that an approval and the asking pod belong to one run of a pipeline.
 //!
-//! Labels and owner references are the tenant's input, and Tekton adopts forged children, so neither is
-//! believed alone. The proof goes top down, from fields that only the controllers write (`status`) and values
-//! that only the API server sets (UIDs and creation times), along two chains that must end at one
-//! PipelineRun, by UID:
+//! A system whose objects lead from a pod to an approval has a [`Lineage`]; `approval_kind` names it in the row of the
+//! approval's kind. All others call its methods and know no system.
 //!
-//! ```text
-//! pod ← TaskRun ← PipelineRun → CustomRun → ApprovalTask
-//! ```
+//! | part | file |
+//! |---|---|
+//! | the proof of Tekton Pipelines and the manual approval gate | `tekton` |
+//! | the words for refusals, which are part of the API | `reason` |
+//! | what the steps of a proof have in common | `steps` |
 //!
-//! | link | file | what must hold |
-//! |---|---|---|
-//! | PipelineRun | `run` | neither done nor cancelled nor deleted, not the child of another run, run by Tekton itself |
-//! | TaskRun, CustomRun | `child` | owner, age, name, membership and number |
-//! | TaskRun, CustomRun | `content` | they run what `status.pipelineSpec` says for their pipeline task |
-//! | pod | `pod` | the current pod of a TaskRun that still runs, under its derived name |
-//! | ApprovalTask | `approval` | approvers and number of the CustomRun's parameters; the quorum, counted again |
-//!
-//! [`judge`] reads nothing. It names the missing parts ([`Missing`]), so a collector asks, reads them, and
-//! asks again, until an answer names nothing that it has not read yet. Four rounds suffice without results of
-//! other tasks. The pod's side comes first, so that an approval of another run is refused before anything of
-//! it is read.
-//!
-//! # Limits of the proof
-//! * An account that can exec into the approved pod or add ephemeral containers needs no forgery (F16).
-//! * Tekton finds the pod of a TaskRun by the name in `status.podName`, and before that by a label and the owner
-//!   reference. An impostor is believed when it takes the place of a deleted pod before Tekton re-creates it (F20), or
-//!   when it is created under the derived name, with the TaskRun's UID, before Tekton creates the pod. Once the TaskRun
-//!   has ended, no pod of it is believed. A pod from before the TaskRun is refused, and Tekton does not adopt it (F19).
-//! * An account that may write the status of runs can forge the basis of the proof. Only the name of the pod
-//!   is checked beside it (F22).
-//! * Labels and annotations of children are not compared, because Tekton adds those of tasks that it
-//!   resolves. Admission webhooks that add containers on account of annotations therefore give a forged child
-//!   more power.
-//!
-//! Admission that lets only Tekton create TaskRuns, CustomRuns and pods with such owners, and write their status, closes
-//! the last three.
-//!
-//! # Decisions
-//! * Timeouts and compute resources of children are not compared: they do not change what runs.
-//! * Other values of a pipeline task that only Tekton's controller knows (`$(tasks.x.status)`, lengths of matrices,
-//!   artifacts, results in bracket notation) are not resolved: the child is refused.
-//! * The TaskRuns that produced a result are proven like the child that consumes it.
-//! * Gracefully cancelled or stopped runs count as cancelled, although their finally tasks may still run.
+//! `judge` reads nothing. It names the missing parts ([`MissingLink`]), so a collector asks, reads
+//! them, and asks again, until an answer names nothing that it has not read yet.
 
-pub(crate) mod approval;
-pub(crate) mod asked;
-mod child;
-mod content;
-mod labels;
-mod matrix;
-mod names;
-mod object;
-mod pod;
-mod pod_template;
-mod proof;
 mod reason;
-mod references;
-mod results;
-mod run;
-mod workspaces;
+mod steps;
+pub(crate) mod tekton;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -69,14 +24,13 @@ use std::fmt;
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub use approval::is_unambiguous;
-pub use object::RunKind;
 pub use reason::LineageReason;
+pub use tekton::TEKTON;
 
+use crate::access_policy::ObjectKind;
 use crate::access_request::Approval;
 use crate::object_ref::ObjectRef;
-use object::{LinkObject, LinkObjects};
-use proof::Proof;
+use crate::template::RenderedLabels;
 
 /// The most objects between pod and approval.
 pub const MOST_OBJECTS: usize = 512;
@@ -86,15 +40,120 @@ const MOST_STEPS: usize = 500_000;
 /// The most steps of all proofs for one question or one reconciliation.
 pub const MOST_STEPS_OF_ALL: usize = 2_000_000;
 
+/// The lineage of a system: how its objects lead from a pod to an approval.
+pub trait Lineage: Sync {
+    /// The name of the system. Two lineages differ in it.
+    fn name(&self) -> &'static str;
+
+    /// The kinds between pod and approval, which a proof reads. The first is that of the run. A grant rests on one object
+    /// of each, with which the evidence begins in this order.
+    fn kinds(&self) -> &'static [LinkKind];
+
+    /// Judges whether the approval and the pod belong to one run, and whether the approval is given. It takes its steps
+    /// from those that are left, and refuses without any. Callers use `judge` or `judge_within`.
+    fn prove(&self, question: &LineageQuestion<'_>, left: &mut usize) -> LineageVerdict;
+
+    /// Judges whether a run that a grant rests on still goes on.
+    fn goes_on(&self, run: &Value) -> Result<(), LineageRefusal>;
+
+    /// Judges whether a proven approval still counts after a grant: the approvers still say yes, and the run still goes
+    /// on.
+    ///
+    /// `runs` are the runs of the evidence, found by their UIDs. The caller finds out which of the objects of the
+    /// evidence still exist.
+    fn still_holds(&self, approval: &Value, runs: &[Value]) -> LineageVerdict;
+
+    /// The first approval that a proven run asked for, that could have these labels, and that was not found.
+    fn not_found<'a>(
+        &self,
+        run: &'a Value,
+        labels: &RenderedLabels,
+        is_found: &dyn Fn(&str) -> bool,
+        steps: &mut usize,
+    ) -> Result<Option<&'a str>, LineageRefusal>;
+}
+
+impl dyn Lineage {
+    /// Judges whether the approval and the pod belong to one run, and whether the approval is given.
+    #[must_use]
+    pub fn judge(&self, question: &LineageQuestion<'_>) -> LineageVerdict {
+        let mut steps = MOST_STEPS;
+        self.judge_within(question, &mut steps)
+    }
+
+    /// The same at the expense of a number of steps that several proofs share. Without any step left every proof is
+    /// refused.
+    pub fn judge_within(
+        &self,
+        question: &LineageQuestion<'_>,
+        steps: &mut usize,
+    ) -> LineageVerdict {
+        let allowed = MOST_STEPS.min(*steps);
+        let mut left = allowed;
+        let verdict = self.prove(question, &mut left);
+        *steps -= allowed - left;
+        verdict
+    }
+
+    /// The kinds between pod and approval.
+    pub fn object_kinds(&self) -> impl Iterator<Item = ObjectKind> {
+        self.kinds().iter().copied().map(ObjectKind::from)
+    }
+
+    /// True for the name of a kind between pod and approval.
+    #[must_use]
+    pub fn has_kind(&self, kind: &str) -> bool {
+        self.kinds().iter().any(|it| it.kind == kind)
+    }
+
+    /// True for the name of the kind of runs.
+    #[must_use]
+    pub fn is_run(&self, kind: &str) -> bool {
+        self.kinds().first().is_some_and(|it| it.kind == kind)
+    }
+}
+
+impl fmt::Debug for dyn Lineage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl PartialEq for dyn Lineage {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for dyn Lineage {}
+
+/// A kind of the objects between pod and approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkKind {
+    /// Group and version.
+    pub api_version: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+}
+
+impl From<LinkKind> for ObjectKind {
+    fn from(kind: LinkKind) -> Self {
+        Self {
+            api_version: kind.api_version.to_owned(),
+            kind: kind.kind.to_owned(),
+        }
+    }
+}
+
 /// A pod, an approval, and the objects that link them, as the API server returned them.
 #[derive(Clone, Copy, Debug)]
 pub struct LineageQuestion<'a> {
     /// The asking pod.
     pub pod: &'a Value,
-    /// The ApprovalTask.
+    /// The approval.
     pub approval: &'a Value,
-    /// TaskRuns, CustomRuns and PipelineRuns of the pod's namespace, in any order. Some may be missing; objects of
-    /// other runs do not matter.
+    /// Objects of the lineage's kinds in the pod's namespace, in any order. Some may be missing; objects of other runs do
+    /// not matter.
     pub objects: &'a [Value],
 }
 
@@ -112,8 +171,8 @@ pub enum LineageVerdict {
 /// The inputs of a proof.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// The objects between pod and approval: the PipelineRun, the pod's TaskRun, the approval's CustomRun, and then the
-    /// TaskRuns whose results they use.
+    /// The objects between pod and approval: one of each kind of the lineage in its order, so the run first, and then
+    /// others that they depend on. After a grant: the run, if it is not gone.
     pub objects: Vec<ObjectRef>,
     /// The approvals, ordered by user.
     pub approvals: Vec<Approval>,
@@ -121,14 +180,15 @@ pub struct Evidence {
     pub origin: Option<Origin>,
 }
 
-/// Where a pipeline run comes from.
+/// Where a run comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The name of the run.
     pub run: String,
     /// When the run was created.
     pub created: Timestamp,
-    /// The creator by the run's annotation. It is reliable only where an admission rule protects it.
+    /// The creator that the run names. It is reliable only where the installation's admission rule about creators
+    /// protects it. None for a run of a kind that this rule does not cover.
     pub creator: Option<String>,
 }
 
@@ -226,143 +286,4 @@ impl LineageVerdict {
         };
         missing.iter().filter(|it| it.what == Absent::Object)
     }
-}
-
-/// Why a step of the proof goes no further.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum ProofStop {
-    Waiting(Vec<MissingLink>),
-    Refused(LineageRefusal),
-}
-
-type LineageStep<T = ()> = Result<T, ProofStop>;
-
-/// A contradiction.
-fn refused<T>(reason: LineageReason, message: String) -> LineageStep<T> {
-    Err(ProofStop::Refused(LineageRefusal { reason, message }))
-}
-
-/// Both values, or the missing parts of both steps. A contradiction precedes missing parts.
-fn both<A, B>(one: LineageStep<A>, other: LineageStep<B>) -> LineageStep<(A, B)> {
-    match (one, other) {
-        (Ok(one), Ok(other)) => Ok((one, other)),
-        (Err(ProofStop::Waiting(mut one)), Err(ProofStop::Waiting(other))) => {
-            one.extend(other);
-            Err(ProofStop::Waiting(one))
-        }
-        (Err(stop @ ProofStop::Refused(_)), _)
-        | (_, Err(stop @ ProofStop::Refused(_)))
-        | (Err(stop), Ok(_))
-        | (Ok(_), Err(stop)) => Err(stop),
-    }
-}
-
-/// Judges whether the approval and the pod belong to one run, and whether the approval is given.
-#[must_use]
-pub fn judge(question: &LineageQuestion<'_>) -> LineageVerdict {
-    let mut steps = MOST_STEPS;
-    judge_within(question, &mut steps)
-}
-
-/// The same at the expense of a number of steps that several proofs share. Without any step left every proof is refused.
-pub fn judge_within(question: &LineageQuestion<'_>, steps: &mut usize) -> LineageVerdict {
-    let allowed = MOST_STEPS.min(*steps);
-    let mut left = allowed;
-    let proof = prove(question, &mut left);
-    *steps -= allowed - left;
-    verdict(proof)
-}
-
-/// Judges whether a pipeline run that a grant rests on still goes on.
-pub fn goes_on(run: &Value) -> Result<(), LineageRefusal> {
-    match live_run(run) {
-        Ok(_) | Err(ProofStop::Waiting(_)) => Ok(()),
-        Err(ProofStop::Refused(refusal)) => Err(refusal),
-    }
-}
-
-/// A PipelineRun that still goes on.
-fn live_run(run: &Value) -> LineageStep<LinkObject<'_>> {
-    let run = LinkObject::read(run)?;
-    run::is_a_run(&run)?;
-    run::is_alive(&run)?;
-    Ok(run)
-}
-
-/// Judges whether a proven approval still counts after a grant: the approvers still say yes, and the run still goes on.
-///
-/// `runs` are the PipelineRuns of the evidence, found by their UIDs. The caller finds out which of the objects of the
-/// evidence still exist.
-#[must_use]
-pub fn still_holds(approval: &Value, runs: &[Value]) -> LineageVerdict {
-    let holds = || {
-        let approval = LinkObject::read(approval)?;
-        approval::is_of_the_gate(&approval)?;
-        let runs = runs.iter().map(live_run).collect::<LineageStep<Vec<_>>>()?;
-        Ok(Evidence {
-            objects: runs.iter().map(LinkObject::reference).collect(),
-            approvals: approval::decision(&approval)?,
-            origin: runs.first().map(run::origin),
-        })
-    };
-    verdict(holds())
-}
-
-fn verdict(proof: LineageStep<Evidence>) -> LineageVerdict {
-    match proof {
-        Ok(evidence) => LineageVerdict::Proven(Box::new(evidence)),
-        Err(ProofStop::Refused(refusal)) => LineageVerdict::Refused(refusal),
-        Err(ProofStop::Waiting(mut missing)) => {
-            missing.sort();
-            missing.dedup();
-            LineageVerdict::Waiting(missing)
-        }
-    }
-}
-
-fn prove<'a>(question: &LineageQuestion<'a>, left: &'a mut usize) -> LineageStep<Evidence> {
-    let pod = LinkObject::read(question.pod)?;
-    let approval = LinkObject::read(question.approval)?;
-    let store = LinkObjects::read(question.objects, pod.namespace)?;
-    pod::is_a_pod(&pod)?;
-    approval::is_of_the_gate(&approval)?;
-    approval::is_beside(&approval, &pod)?;
-    let owner = approval::owner(&approval)?;
-    let task_run = pod::task_run(&pod, &store)?;
-    let run = store.owned(
-        RunKind::PipelineRun,
-        run::owner(RunKind::TaskRun, &task_run)?,
-    )?;
-    run::is_alive(&run)?;
-    run::is_no_child(&run)?;
-    run::is_run_by_tekton(&run)?;
-
-    let mut proof = Proof::of(run, store, left)?;
-    // Every account that may create approvals can copy the labels of a check. An approval that the run does not ask for
-    // costs no read.
-    proof.asks_for(&approval, owner)?;
-    let custom_run = proof.store.owned(RunKind::CustomRun, owner)?;
-    let of_task_run = proof.child(RunKind::TaskRun, &task_run);
-    let of_pod = pod::check(&pod, &task_run);
-    let of_custom_run = proof.child(RunKind::CustomRun, &custom_run);
-    let of_approval = both(
-        approval::check(&approval, &custom_run),
-        proof.is_labelled(&approval),
-    );
-    let pod_side = both(of_task_run, of_pod);
-    both(pod_side, both(of_custom_run, of_approval))?;
-    let approvals = approval::decision(&approval)?;
-    let mut objects = vec![
-        run.reference(),
-        task_run.reference(),
-        custom_run.reference(),
-    ];
-    let others = proof.used().into_iter();
-    let others: Vec<_> = others.filter(|it| !objects.contains(it)).collect();
-    objects.extend(others);
-    Ok(Evidence {
-        objects,
-        approvals,
-        origin: Some(run::origin(&run)),
-    })
 }

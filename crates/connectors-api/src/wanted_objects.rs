@@ -25,8 +25,8 @@ pub struct WantedObjects {
     pub match_: Match,
     /// Their kind.
     pub kind: ObjectKind,
-    /// An object counts only with a proof of its lineage.
-    pub needs_proof: bool,
+    /// The proof of lineage with which an object counts.
+    pub proof: ProofNeeded,
     /// Their labels and fields, or the reason why nothing can be selected.
     pub selection: Result<Selection, SelectsNothing>,
 }
@@ -116,7 +116,7 @@ pub fn wanted(compiled: &CompiledPolicy, pod: &Value, shared: &SharedFields) -> 
                 check: check.name.clone(),
                 match_: check.match_,
                 kind: check.selector.object_ref.clone(),
-                needs_proof: proof_needed(check) != ProofNeeded::No,
+                proof: proof_needed(check),
                 selection: selection.and_then(|it| it.of_shared_fields(is_foreign, shared)),
             }
         })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use connectors_api::lineage::{LineageQuestion, LineageVerdict, judge};
+use connectors_api::lineage::{LineageQuestion, LineageVerdict, TEKTON};
 use serde_json::Value;
 
 use crate::parts;
@@ -20,8 +20,8 @@ pub fn check(data: &[u8]) {
         approval: &approval,
         objects: &objects,
     };
-    let verdict = judge(&question);
-    assert_eq!(verdict, judge(&question));
+    let verdict = TEKTON.judge(&question);
+    assert_eq!(verdict, TEKTON.judge(&question));
     for missing in verdict.to_read() {
         let is_it = |it: &Value| {
             it["kind"] == missing.kind && it["metadata"]["name"] == missing.name.as_str()
@@ -75,7 +75,7 @@ fn lacking(pod: &Value, approval: &Value, objects: &[Value]) {
     for index in 0..objects.len().min(8) {
         let mut fewer = objects.to_vec();
         fewer.remove(index);
-        let verdict = judge(&LineageQuestion {
+        let verdict = TEKTON.judge(&LineageQuestion {
             pod,
             approval,
             objects: &fewer,

@@ -1,8 +1,8 @@
 //! How an answer is written into an approval object. Pure: the object is an argument, and no other field changes.
 
 use authz::User;
+use connectors_api::approver_record::is_unambiguous;
 use connectors_api::check_state::{CheckOutcome, ObjectState};
-use connectors_api::lineage::is_unambiguous;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};

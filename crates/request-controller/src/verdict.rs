@@ -9,7 +9,7 @@ use connectors_api::{
     access_request::{Approval, CheckRef, GrantedRule, MatchedPolicy, ObservedObject},
     check_verdict,
     judge::{ProofNeeded, proof_needed},
-    lineage::RunKind,
+    lineage::Lineage,
     reason::AccessCheckReady,
     wanted_objects::CheckTrouble,
 };
@@ -135,7 +135,7 @@ fn check(
     let objects: Vec<_> = said.objects.iter().map(object).collect();
     let all_judged = said.objects.len() == found.texts.len();
     let passes = |it: &ObjectSeen| {
-        let is_proven = !wanted.needs_proof || followed(&it.lineage).is_some();
+        let is_proven = has_proof(wanted.proof, &it.lineage);
         it.verdict == AccessCheckReady::AccessCheckPassed && is_proven
     };
     let borne_out = match wanted.match_ {
@@ -155,6 +155,15 @@ fn check(
         return seen(failed, trouble.as_str(), message.clone(), objects);
     }
     seen(judged, &said.reason, said.message.clone(), objects)
+}
+
+/// True when the evidence of an object lists the proof that its check needs.
+fn has_proof(needed: ProofNeeded, evidence: &[ObservedObject]) -> bool {
+    match needed {
+        ProofNeeded::No => true,
+        ProofNeeded::By(lineage) => followed(lineage, evidence).is_some(),
+        ProofNeeded::Unavailable => false,
+    }
 }
 
 /// True when one object more changes nothing.
@@ -221,38 +230,51 @@ pub enum EvidenceLook {
     Unknown,
 }
 
-/// The objects of the evidence to look up. None if the evidence is unreadable.
-#[must_use]
-pub fn to_look_at(entry: &MatchedPolicy) -> Option<Vec<&CheckRef>> {
-    let checks = snapshot::frozen(&entry.policy.0)?.spec.checks;
-    let once = |name: &str| {
-        checks
-            .iter()
-            .any(|check| check.name == name && check.latch == Latch::Once)
-    };
-    let refs = entry.check_refs.iter();
-    Some(refs.filter(|it| !once(&it.name)).collect())
+/// An object of the evidence to look up.
+#[derive(Clone, Copy, Debug)]
+pub struct FollowedRef<'a> {
+    /// Its entry in the status.
+    pub reference: &'a CheckRef,
+    /// The lineage that proved it. None if its check asks for no proof.
+    pub lineage: Option<&'static dyn Lineage>,
 }
 
-/// The objects between pod and approval that a grant rests on: the run, the pod's TaskRun and the approval's CustomRun.
-/// None if one of them is missing.
+impl<'a> FollowedRef<'a> {
+    /// The objects between pod and approval that the grant rests on, with their lineage.
+    pub fn links(self) -> impl Iterator<Item = (&'static dyn Lineage, &'a ObservedObject)> {
+        let of = |lineage| Some((lineage, followed(lineage, &self.reference.lineage)?));
+        let links = self.lineage.and_then(of).into_iter();
+        links.flat_map(|(lineage, links)| links.iter().map(move |it| (lineage, it)))
+    }
+}
+
+/// The objects of the evidence to look up. None if the evidence is unreadable.
 #[must_use]
-pub fn followed(lineage: &[ObservedObject]) -> Option<[&ObservedObject; RunKind::ALL.len()]> {
-    let [run, task_run, custom_run, ..] = lineage else {
-        return None;
-    };
-    let kinds = [
-        (run, RunKind::PipelineRun),
-        (task_run, RunKind::TaskRun),
-        (custom_run, RunKind::CustomRun),
-    ];
-    let is_of_kind = |(object, kind): &(&ObservedObject, RunKind)| {
-        object.kind == kind.as_str() && object.uid.is_some()
-    };
-    kinds
-        .iter()
-        .all(is_of_kind)
-        .then_some([run, task_run, custom_run])
+pub fn to_look_at(entry: &MatchedPolicy) -> Option<Vec<FollowedRef<'_>>> {
+    let checks = snapshot::frozen(&entry.policy.0)?.spec.checks;
+    let followed = entry.check_refs.iter().filter_map(|reference| {
+        let check = checks.iter().find(|it| it.name == reference.name);
+        let is_once = check.is_some_and(|it| it.latch == Latch::Once);
+        (!is_once).then_some(FollowedRef {
+            reference,
+            lineage: check.and_then(|it| proof_needed(it).lineage()),
+        })
+    });
+    Some(followed.collect())
+}
+
+/// The objects between pod and approval that a grant rests on: one of each kind of the lineage, with which its evidence
+/// begins. None if one of them is missing.
+#[must_use]
+pub fn followed<'a>(
+    lineage: &'static dyn Lineage,
+    evidence: &'a [ObservedObject],
+) -> Option<&'a [ObservedObject]> {
+    let kinds = lineage.kinds();
+    let links = evidence.get(..kinds.len())?;
+    let mut pairs = links.iter().zip(kinds);
+    let are_whole = pairs.all(|(link, kind)| link.kind == kind.kind && link.uid.is_some());
+    are_whole.then_some(links)
 }
 
 /// Whether every check is still valid. Without any remaining object there is no answer of the evaluation service.
@@ -387,10 +409,12 @@ fn links(
     reference: &CheckRef,
     looked: &BTreeMap<String, EvidenceLook>,
 ) -> EvidenceLook {
-    if proof_needed(check) == ProofNeeded::No {
-        return EvidenceLook::There;
-    }
-    let Some(links) = followed(&reference.lineage) else {
+    let links = match proof_needed(check) {
+        ProofNeeded::No => return EvidenceLook::There,
+        ProofNeeded::By(lineage) => followed(lineage, &reference.lineage),
+        ProofNeeded::Unavailable => None,
+    };
+    let Some(links) = links else {
         // Evidence without a proof was never a reason to grant.
         return EvidenceLook::Useless;
     };
@@ -409,25 +433,49 @@ fn links(
 
 #[cfg(test)]
 mod tests {
+    use connectors_api::lineage::TEKTON;
+
     use super::*;
 
-    #[test]
-    fn a_grant_follows_the_run_and_both_ends_or_nothing() {
-        let of = |kind: &str| ObservedObject {
+    fn link(kind: &str) -> ObservedObject {
+        ObservedObject {
             kind: kind.to_owned(),
             uid: Some(format!("uid-{kind}")),
             ..ObservedObject::default()
-        };
+        }
+    }
+
+    #[test]
+    fn an_approval_that_needs_a_proof_passes_only_with_its_links() {
+        let whole = ["PipelineRun", "TaskRun", "CustomRun"].map(link);
+        for (proof, links, expected) in [
+            (ProofNeeded::By(TEKTON), &whole[..], true),
+            (ProofNeeded::By(TEKTON), &whole[..2], false),
+            (ProofNeeded::By(TEKTON), &[], false),
+            (ProofNeeded::Unavailable, &whole[..], false),
+            (ProofNeeded::No, &[], true),
+        ] {
+            assert_eq!(has_proof(proof, links), expected, "{proof:?} {links:?}");
+        }
+    }
+
+    #[test]
+    fn a_grant_follows_the_run_and_both_ends_or_nothing() {
         let kinds = |lineage: &[ObservedObject]| {
-            let followed = followed(lineage)?;
-            Some(followed.map(|it| it.kind.clone()))
+            let followed = followed(TEKTON, lineage)?;
+            Some(
+                followed
+                    .iter()
+                    .map(|it| it.kind.clone())
+                    .collect::<Vec<_>>(),
+            )
         };
         let proof = ["PipelineRun", "TaskRun", "CustomRun"];
-        let whole: Vec<_> = proof.iter().map(|it| of(it)).collect();
-        assert_eq!(kinds(&whole), Some(proof.map(str::to_owned)));
+        let whole: Vec<_> = proof.iter().map(|it| link(it)).collect();
+        assert_eq!(kinds(&whole), Some(proof.map(str::to_owned).to_vec()));
         let mut longer = whole.clone();
-        longer.push(of("TaskRun"));
-        assert_eq!(kinds(&longer), Some(proof.map(str::to_owned)));
+        longer.push(link("TaskRun"));
+        assert_eq!(kinds(&longer), Some(proof.map(str::to_owned).to_vec()));
         for shorter in 0..3 {
             assert_eq!(kinds(&whole[..shorter]), None);
             let mut nameless = whole.clone();

@@ -1,6 +1,7 @@
 //! Tekton Pipelines and the manual approval gate.
 
-use super::{ApprovalKind, KindRow, Lineage, LineageKind, OTHER};
+use super::{ApprovalKind, KindRow, LineageKind, OTHER};
+use crate::lineage;
 
 /// The group of the manual approval gate.
 const GATE: &str = "openshift-pipelines.org";
@@ -12,7 +13,7 @@ pub(super) const ROWS: &[KindRow] = &[
         group: GATE,
         kind: Some("ApprovalTask"),
         needs: ApprovalKind {
-            proof: LineageKind::By(Lineage::Tekton),
+            proof: LineageKind::By(lineage::TEKTON),
             records_approvers: true,
             read_by_default: true,
             ..OTHER

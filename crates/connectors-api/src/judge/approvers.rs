@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::access_policy::Approvers;
 use crate::access_request::Approval;
-use crate::lineage::is_unambiguous;
+use crate::approver_record::is_unambiguous;
 use crate::names::LONGEST_USER;
 
 /// The input of an approver that means approval.

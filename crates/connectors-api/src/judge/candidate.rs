@@ -3,11 +3,10 @@
 use super::object::FoundForCheck;
 use super::{JudgeReason, Stage};
 use crate::access_policy::{Check, ObjectKind, Provenance};
-use crate::approval_kind::{
-    self, Lineage, LineageKind, has_lineage, may_approve, records_approvers,
-};
+use crate::approval_kind::{self, LineageKind, has_lineage, may_approve, records_approvers};
 use crate::check_selector::SelectorTemplate;
 use crate::field_selector::FieldSelector;
+use crate::lineage::Lineage;
 use crate::shared_fields::FieldPath;
 use crate::template::{Budget, RenderedLabels, TemplateData};
 
@@ -192,7 +191,7 @@ pub enum ProofNeeded {
     /// None: labels and state decide.
     No,
     /// That they belong to the pod's own run, by this lineage.
-    By(Lineage),
+    By(&'static dyn Lineage),
     /// One that no lineage gives, so the check never passes.
     Unavailable,
 }
@@ -200,7 +199,7 @@ pub enum ProofNeeded {
 impl ProofNeeded {
     /// The lineage that gives the proof.
     #[must_use]
-    pub const fn lineage(self) -> Option<Lineage> {
+    pub const fn lineage(self) -> Option<&'static dyn Lineage> {
         match self {
             Self::By(lineage) => Some(lineage),
             Self::No | Self::Unavailable => None,

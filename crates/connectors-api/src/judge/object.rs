@@ -13,7 +13,7 @@ use crate::access_policy::{Check, ObjectKind};
 use crate::access_request::Approval;
 use crate::approval_kind::records_approvers;
 use crate::check_state::{CheckOutcome, ObjectState, StateError};
-use crate::lineage::{self, LineageVerdict, Unproven};
+use crate::lineage::{Lineage, LineageQuestion, LineageVerdict, Unproven};
 use crate::object_ref::ObjectRef;
 use crate::template::RenderedLabels;
 
@@ -79,6 +79,7 @@ impl FoundForCheck {
     /// Judges the lineage from the pod to this approval, at the expense of the question.
     pub(super) fn prove(
         &mut self,
+        lineage: &'static dyn Lineage,
         pod: &Value,
         objects: &[Value],
         stage: Stage,
@@ -87,14 +88,14 @@ impl FoundForCheck {
         let approval = &self.value;
         self.proof = Some(match stage {
             Stage::BeforeGrant => {
-                let question = lineage::LineageQuestion {
+                let question = LineageQuestion {
                     pod,
                     approval,
                     objects,
                 };
-                lineage::judge_within(&question, steps)
+                lineage.judge_within(&question, steps)
             }
-            Stage::AfterGrant => lineage::still_holds(approval, objects),
+            Stage::AfterGrant => lineage.still_holds(approval, objects),
         });
     }
 
@@ -288,15 +289,16 @@ impl FoundForCheck {
 /// they are refused.
 pub(super) fn missing_beside(
     objects: &mut [FoundForCheck],
+    lineage: &'static dyn Lineage,
     labels: &RenderedLabels,
-    lineage: &[Value],
+    links: &[Value],
     steps: &mut usize,
 ) -> Option<String> {
     // All proven objects belong to the pod's own run.
-    let run = objects.iter().find_map(|it| it.run(lineage))?;
+    let run = objects.iter().find_map(|it| it.run(links))?;
     let names = objects.iter().filter_map(|it| it.identity.as_ref());
     let names: BTreeSet<_> = names.map(|it| it.name.as_str()).collect();
-    let missing = lineage::asked::not_found(run, labels, |name| names.contains(name), steps);
+    let missing = lineage.not_found(run, labels, &|name| names.contains(name), steps);
     match missing {
         Ok(other) => other.map(str::to_owned),
         Err(refusal) => {

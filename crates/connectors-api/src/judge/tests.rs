@@ -2,6 +2,7 @@ mod approvals;
 mod creators;
 mod lineage;
 mod modules;
+mod second_lineage;
 mod whole;
 
 use serde_json::{Value, json};

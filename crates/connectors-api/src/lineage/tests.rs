@@ -1,5 +1,6 @@
 //! Honest runs are proven; forged ones never are.
 
+mod after;
 mod forgeries;
 mod links;
 mod live;
@@ -10,7 +11,7 @@ mod world;
 
 use serde_json::json;
 
-use super::{Absent, LineageReason, LineageVerdict, Unproven, judge};
+use super::{Absent, LineageReason, LineageVerdict, TEKTON, Unproven, tekton::RunKind};
 pub(crate) use world::World;
 
 use shape::Shape;
@@ -32,7 +33,7 @@ impl World {
     }
 
     fn judged(&self) -> LineageVerdict {
-        judge(&self.question())
+        TEKTON.judge(&self.question())
     }
 
     /// The reason for which the world is refused.
@@ -152,6 +153,46 @@ fn what_a_controller_has_not_written_yet_is_waited_for() {
     }
 }
 
+/// A request that can never be granted must not wait for the rest.
+#[test]
+fn a_contradiction_precedes_what_is_missing() {
+    let both: [fn(&mut World); 2] = [
+        |it| {
+            world::clear(it.task_run(), "/status", "podName");
+            it.approval["spec"]["approvers"][0]["name"] = "mallory".into();
+        },
+        |it| {
+            it.pod["spec"]["serviceAccountName"] = "admin".into();
+            it.task_run()["spec"]["serviceAccountName"] = "admin".into();
+            world::clear(it.task_run(), "/status", "podName");
+        },
+    ];
+    let reasons = [
+        LineageReason::OtherApprovers,
+        LineageReason::OtherServiceAccount,
+    ];
+    for (change, reason) in both.into_iter().zip(reasons) {
+        let mut world = Shape::default().world();
+        change(&mut world);
+        assert_eq!(world.refused(), reason);
+    }
+}
+
+#[test]
+fn a_result_is_waited_for_until_its_task_has_ended() {
+    let mut world = Shape {
+        uses: shape::Uses::Text,
+        ..Shape::default()
+    }
+    .world();
+    world.objects[3]["status"]["conditions"][0]["status"] = "Unknown".into();
+    let LineageVerdict::Waiting(missing) = world.judged() else {
+        panic!("{:?}", world.judged());
+    };
+    let names: Vec<_> = missing.iter().map(|it| (&*it.name, it.what)).collect();
+    assert_eq!(names, [("run-who", Absent::Field("status.conditions"))]);
+}
+
 /// Tekton lists a deleted child no more, and makes it again only when no other of its matrix is left.
 #[test]
 fn an_approval_of_a_matrix_counts_while_the_run_lists_all_of_them() {
@@ -179,6 +220,6 @@ fn an_approval_of_a_matrix_counts_while_the_run_lists_all_of_them() {
     };
     let is_list = |it: &super::MissingLink| it.what == Absent::Field("status.childReferences");
     assert!(missing.iter().any(is_list), "{missing:?}");
-    world.adopt(super::RunKind::CustomRun, "run-wait-1", "wait");
+    world.adopt(RunKind::CustomRun, "run-wait-1", "wait");
     assert!(world.is_proven(), "{:?}", world.judged());
 }

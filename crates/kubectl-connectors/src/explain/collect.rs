@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use authz::ResourceRequest;
 use connectors_api::access_policy::{Check, ObjectKind};
-use connectors_api::approval_kind::{Lineage, may_approve, records_approvers};
+use connectors_api::approval_kind::{may_approve, records_approvers};
 use connectors_api::check_selector::CompiledPolicy;
-use connectors_api::judge::{
-    self, JudgeError, Judgement, PolicyQuestion, ProofNeeded, Stage, proof_needed,
-};
-use connectors_api::lineage::{self, LineageQuestion, MOST_OBJECTS};
+use connectors_api::judge::{self, JudgeError, Judgement, PolicyQuestion, Stage, proof_needed};
+use connectors_api::lineage::{Lineage, LineageQuestion, MOST_OBJECTS};
 use connectors_api::reason::AccessCheckReady;
 use connectors_api::shared_fields::{FieldPath, SharedFields};
 use connectors_api::wanted_objects::{
@@ -213,13 +211,10 @@ impl Collector<'_> {
         let mut needs_creators = false;
         for ((check, _), wanted) in compiled.checks().zip(wanted) {
             let mut read = self.check(check, wanted).await;
-            match proof_needed(check) {
-                ProofNeeded::By(Lineage::Tekton) => {
-                    for candidate in read.found.iter_mut().flatten() {
-                        self.prove(candidate, &mut lineage).await;
-                    }
+            if let Some(by) = proof_needed(check).lineage() {
+                for candidate in read.found.iter_mut().flatten() {
+                    self.prove(by, candidate, &mut lineage).await;
                 }
-                ProofNeeded::No | ProofNeeded::Unavailable => {}
             }
             needs_creators |= check.approvers.as_ref().is_some_and(|it| it.not_requester);
             checks.push(read);
@@ -355,17 +350,19 @@ impl Collector<'_> {
     /// Reads the objects between the pod and an approval, as the judge asks for them.
     async fn prove(
         &mut self,
+        by: &'static dyn Lineage,
         candidate: &mut CandidateRead,
         lineage: &mut BTreeMap<LinkKey, Value>,
     ) {
         for _ in 0..MOST_ROUNDS {
-            let objects: Vec<Value> = lineage.values().cloned().collect();
+            let own = lineage.iter().filter(|((_, kind, _), _)| by.has_kind(kind));
+            let objects: Vec<Value> = own.map(|(_, object)| object.clone()).collect();
             let question = LineageQuestion {
                 pod: &self.pod,
                 approval: &candidate.object,
                 objects: &objects,
             };
-            let verdict = lineage::judge(&question);
+            let verdict = by.judge(&question);
             let is_told = |key: &LinkKey| {
                 let mut links = candidate.links.iter();
                 links.any(|it| it.kind == key.1 && it.name == key.2)

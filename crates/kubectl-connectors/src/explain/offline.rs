@@ -1,12 +1,12 @@
 //! An explanation from objects of files: the results of the policies for this pod.
 
 use connectors_api::access_policy::ObjectKind;
-use connectors_api::approval_kind::{Lineage, may_approve};
+use connectors_api::approval_kind::{self, may_approve};
 use connectors_api::check_selector::CompiledPolicy;
 use connectors_api::config::Knowledge;
 use connectors_api::connector::Selectable;
-use connectors_api::judge::{ProofNeeded, proof_needed};
-use connectors_api::lineage::RunKind;
+use connectors_api::judge::proof_needed;
+use connectors_api::lineage::Lineage;
 use connectors_api::pod_wish::ConnectorKey;
 use connectors_api::wanted_objects::{self, CheckTrouble, WantedObjects};
 use connectors_api::{AccessPolicy, Permission, parse};
@@ -183,15 +183,8 @@ impl OfflineWorld {
         let namespace = text(pod, "/metadata/namespace").unwrap_or_default();
         let runs = self.runs(namespace);
         let checks = compiled.checks().zip(wanted).map(|((check, _), wanted)| {
-            let needs_proof = match proof_needed(check) {
-                ProofNeeded::By(Lineage::Tekton) => true,
-                ProofNeeded::No | ProofNeeded::Unavailable => false,
-            };
-            let links = if needs_proof {
-                links(&runs)
-            } else {
-                Vec::new()
-            };
+            let lineage = proof_needed(check).lineage();
+            let links = lineage.map(|it| links(it, &runs)).unwrap_or_default();
             CheckRead {
                 found: self.candidates(&wanted, namespace, &links),
                 has_module: check.state.as_ref().is_some_and(|it| !it.rego.is_empty()),
@@ -252,21 +245,23 @@ impl OfflineWorld {
 
     /// The objects that a proof may need.
     fn runs(&self, namespace: &str) -> Vec<&Value> {
-        let is_run = |it: &&Value| {
-            let mut kinds = RunKind::ALL.iter();
-            let kind = text(it, "/kind");
-            kinds.any(|run| kind == Some(run.as_str()))
+        let lineages: Vec<_> = approval_kind::lineages().collect();
+        let is_link = |it: &&Value| {
+            let kind = text(it, "/kind").unwrap_or_default();
+            lineages.iter().any(|lineage| lineage.has_kind(kind))
                 && text(it, "/metadata/namespace") == Some(namespace)
         };
-        self.objects.iter().filter(is_run).collect()
+        self.objects.iter().filter(is_link).collect()
     }
 }
 
-fn links(runs: &[&Value]) -> Vec<LinkRead> {
+fn links(lineage: &'static dyn Lineage, runs: &[&Value]) -> Vec<LinkRead> {
+    let kind = |it: &Value| text(it, "/kind").unwrap_or_default().to_owned();
     let link = |it: &&Value| LinkRead {
-        kind: text(it, "/kind").unwrap_or_default().to_owned(),
+        kind: kind(it),
         name: text(it, "/metadata/name").unwrap_or_default().to_owned(),
         is_there: Some(true),
     };
-    runs.iter().map(link).collect()
+    let own = runs.iter().filter(|it| lineage.has_kind(&kind(it)));
+    own.map(link).collect()
 }

@@ -10,9 +10,9 @@ use std::{
 use connectors_api::{
     AccessPolicy,
     access_policy::{Check, Latch, ObjectKind},
-    approval_kind::Lineage,
     config::DefaultRequesters,
     judge::{ProofNeeded, proof_needed},
+    lineage::Lineage,
     policy_reason::ChecksValid,
     validate::{self, Severity},
 };
@@ -293,7 +293,7 @@ fn kinds(checks: &[Check]) -> BTreeMap<ObjectKind, AskedRights> {
         asked.writers |= lineage.is_none();
         // Under the other latches, deletion revokes or a withdrawal would not be looked at either.
         asked.deleters |= check.latch == Latch::Auto;
-        for kind in lineage.into_iter().flat_map(Lineage::kinds) {
+        for kind in lineage.into_iter().flat_map(<dyn Lineage>::object_kinds) {
             kinds.entry(kind).or_default();
         }
     }

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fmt};
 
 use connectors_api::{
     access_policy::{Check, ObjectKind},
-    approval_kind::Lineage,
     config::REQUESTERS_OPEN,
     judge::{ProofNeeded, proof_needed, without_proof},
+    lineage::Lineage,
     policy_order::MOST_PER_CONNECTOR,
     policy_reason::ChecksValid,
 };
@@ -164,7 +164,10 @@ pub fn verdict(checks: &[Check], found: &CheckFindings) -> ChecksVerdict {
             return verdict;
         }
         let at = format!("{at}: {api_version} {kind} needs a proof of its pipeline run");
-        let mut between = proof.lineage().into_iter().flat_map(Lineage::kinds);
+        let mut between = proof
+            .lineage()
+            .into_iter()
+            .flat_map(<dyn Lineage>::object_kinds);
         if let Some(verdict) = between.find_map(|it| of_kind(&at, &it, found)) {
             return verdict;
         }

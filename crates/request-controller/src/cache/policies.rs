@@ -9,8 +9,8 @@ use std::{
 };
 
 use connectors_api::{
-    AccessPolicy, access_policy::ObjectKind, approval_kind::Lineage,
-    check_selector::CompiledPolicy, judge::proof_needed,
+    AccessPolicy, access_policy::ObjectKind, check_selector::CompiledPolicy, judge::proof_needed,
+    lineage::Lineage,
 };
 use kube::ResourceExt;
 use service_kit::{byte_budget::ByteBudget, watches::Unreadable};
@@ -165,7 +165,7 @@ fn kinds_between(policy: &AccessPolicy) -> impl Iterator<Item = ObjectKind> {
     let checks = granted.flat_map(|it| &it.spec.checks);
     checks.flat_map(|check| {
         let lineage = proof_needed(check).lineage();
-        lineage.into_iter().flat_map(Lineage::kinds)
+        lineage.into_iter().flat_map(<dyn Lineage>::object_kinds)
     })
 }
 

@@ -9,11 +9,10 @@ use std::{
 use connectors_api::{
     AccessRequest,
     access_policy::ObjectKind,
-    access_request::{CheckRef, MatchedPolicy, ObservedObject},
-    approval_kind::Lineage,
+    access_request::{MatchedPolicy, ObservedObject},
     check_selector::CompiledPolicy,
-    judge::{ProofNeeded, proof_needed},
-    lineage::{self, RunKind},
+    judge::proof_needed,
+    lineage::Lineage,
     reason::AccessCheckReady,
     shared_fields::FieldPath,
 };
@@ -42,7 +41,7 @@ use crate::{
     seen::{EvidenceState, PolicyJudgement},
     selection::{self, FoundCandidates},
     snapshot,
-    verdict::{self, EvidenceLook},
+    verdict::{self, EvidenceLook, FollowedRef},
 };
 
 /// Answers are remembered for a limited time, because a wrong answer must not last. The time is randomized, so that a
@@ -131,22 +130,21 @@ impl Observer {
         look: &Look,
     ) -> Result<Vec<Arc<str>>, ObserveError> {
         let name = Name::of(request);
-        let mut lineage: Vec<Arc<str>> = Vec::new();
+        let mut links: Vec<Arc<str>> = Vec::new();
         for ((check, _), found) in compiled.checks().zip(found) {
-            match proof_needed(check) {
-                ProofNeeded::By(Lineage::Tekton) => {}
-                ProofNeeded::No | ProofNeeded::Unavailable => continue,
-            }
-            let Ok(found) = found else { continue };
+            let (Some(lineage), Ok(found)) = (proof_needed(check).lineage(), found) else {
+                continue;
+            };
             let approvals = &found.texts;
-            let collected = self.lineage(&name, &pod.value, approvals, look).await?;
+            let collected = self.lineage(lineage, &name, &pod.value, approvals, look);
+            let collected = collected.await?;
             // Objects that two checks need are shared, so that pointers tell them apart.
-            let is_new = |it: &Arc<str>| !lineage.iter().any(|known| Arc::ptr_eq(known, it));
+            let is_new = |it: &Arc<str>| !links.iter().any(|known| Arc::ptr_eq(known, it));
             let new: Vec<_> = collected.texts.into_iter().filter(is_new).collect();
-            lineage.extend(new);
+            links.extend(new);
             found.unread = found.unread.take().or(collected.trouble);
         }
-        Ok(lineage)
+        Ok(links)
     }
 
     /// True when the evidence of a grant is still valid.
@@ -165,8 +163,11 @@ impl Observer {
         let runs = self
             .links_of_grant(request, &followed, &mut looked, look)
             .await;
-        let mut read = runs.iter().filter_map(|it| serde_json::from_str(it).ok());
-        if let Some(refusal) = read.find_map(|run| lineage::goes_on(&run).err()) {
+        let end = |(lineage, run): &(&'static dyn Lineage, Arc<str>)| {
+            let run: Value = serde_json::from_str(run).ok()?;
+            lineage.goes_on(&run).err()
+        };
+        if let Some(refusal) = runs.iter().find_map(end) {
             // Whatever became of the approvals, and whatever the latch says of their deletion.
             return EvidenceState::Lapsed {
                 verdict: AccessCheckReady::AccessCheckFailed,
@@ -174,7 +175,7 @@ impl Observer {
                 message: refusal.message,
             };
         }
-        for reference in followed {
+        for FollowedRef { reference, .. } in followed {
             let Some(object) = &reference.ref_ else {
                 continue;
             };
@@ -204,7 +205,7 @@ impl Observer {
                 pod,
                 connector: &request.spec.connector_ref.name,
                 candidates: candidates.into_values().collect(),
-                lineage: runs,
+                lineage: runs.into_iter().map(|(_, run)| run).collect(),
                 creators_since: None,
                 stage: EvaluationStage::AfterGrant,
             };
@@ -218,40 +219,38 @@ impl Observer {
         }
     }
 
-    /// Looks up the objects between the pod and the approvals of a grant. Returns the pipeline runs that still exist.
+    /// Looks up the objects between the pod and the approvals of a grant. Returns the runs that still exist.
     async fn links_of_grant(
         &self,
         request: &AccessRequest,
-        references: &[&CheckRef],
+        followed: &[FollowedRef<'_>],
         looked: &mut BTreeMap<String, EvidenceLook>,
         look: &Look,
-    ) -> Vec<Arc<str>> {
+    ) -> Vec<(&'static dyn Lineage, Arc<str>)> {
         let namespace = &request.spec.context.object_ref.namespace;
-        let followed = references
-            .iter()
-            .filter_map(|it| verdict::followed(&it.lineage));
-        let followed = followed.flatten();
-        let links: BTreeMap<_, _> = followed
-            .filter_map(|it| {
+        let objects = followed.iter().flat_map(|it| it.links());
+        let links: BTreeMap<_, _> = objects
+            .filter_map(|(lineage, it)| {
                 let name = Name::new(namespace, &it.name);
                 let kind = kind_of(it);
-                Some((it.uid.clone()?, Link { kind, name }))
+                Some((it.uid.clone()?, (lineage, Link { kind, name })))
             })
             .collect();
-        let wanted = links.values().cloned().collect();
+        let wanted = links.values().map(|(_, it)| it.clone()).collect();
         if let Err(error) = self.read_followed(&Name::of(request), wanted, look).await {
             warn!(request = %Name::of(request), error = report(&error), "lineage not looked at");
         }
         let mut runs = Vec::new();
-        for (uid, link) in links {
+        for (uid, (lineage, link)) in links {
             let object = look.links.get(&link);
             let (state, text) = object.as_ref().map_or((EvidenceLook::Unknown, None), |it| {
                 objects::looked(it, &uid)
             });
-            if link.kind.kind == RunKind::PipelineRun.as_str() {
+            if lineage.is_run(&link.kind.kind) {
                 // A run that is being deleted counts as gone, and says itself that it ends.
                 let going = object.filter(|it| it.uid() == Some(&uid));
-                runs.extend(text.or_else(|| going?.text().cloned()));
+                let run = text.or_else(|| going?.text().cloned());
+                runs.extend(run.map(|it| (lineage, it)));
             }
             looked.insert(uid, state);
         }

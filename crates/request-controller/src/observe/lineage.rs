@@ -1,6 +1,6 @@
 //! Collects the objects between a pod and its approvals.
 //!
-//! The judge in `connectors_api::lineage` names what it misses. The objects that it names are read, and it is asked
+//! The judge of a lineage names what it misses. The objects that it names are read, and it is asked
 //! again, until it names nothing that was not read. The evaluation service judges the same objects by the same rules;
 //! its answer counts.
 
@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use connectors_api::{
     access_policy::ObjectKind,
-    lineage::{self, MOST_OBJECTS, MissingLink},
+    lineage::{Lineage, LineageQuestion, MOST_OBJECTS, MissingLink},
 };
 use futures::{StreamExt as _, stream};
 use serde_json::Value;
@@ -66,6 +66,7 @@ impl Observer {
     /// Collects the objects between a pod and these approvals.
     pub(super) async fn lineage(
         &self,
+        lineage: &'static dyn Lineage,
         request: &Name,
         pod: &Value,
         approvals: &[Arc<str>],
@@ -88,7 +89,7 @@ impl Observer {
                 continue;
             };
             let has_room = self
-                .lineage_of(request, pod, &approval, look, &mut collected)
+                .lineage_of(lineage, request, pod, &approval, look, &mut collected)
                 .await?;
             if !has_room {
                 collected.trouble.get_or_insert_with(too_large);
@@ -101,6 +102,7 @@ impl Observer {
     /// Collects the objects between a pod and one approval. False if there is no room for them, or no work is left.
     async fn lineage_of(
         &self,
+        lineage: &'static dyn Lineage,
         request: &Name,
         pod: &Value,
         approval: &Value,
@@ -113,12 +115,12 @@ impl Observer {
             if Instant::now() > look.until {
                 return Err(ObserveError::LinksLate);
             }
-            let question = lineage::LineageQuestion {
+            let question = LineageQuestion {
                 pod,
                 approval,
                 objects: &collected.values,
             };
-            let verdict = look.links.judge(&question);
+            let verdict = look.links.judge(lineage, &question);
             if verdict.is_too_large() {
                 return Ok(false);
             }
@@ -225,14 +227,75 @@ fn too_large() -> (CheckTrouble, String) {
 
 #[cfg(test)]
 mod tests {
-    use std::future;
+    use std::{convert::Infallible, future, time::Duration};
 
-    use http::{Request, Response};
+    use connectors_api::lineage::TEKTON;
+    use http::{Request, Response, StatusCode};
     use kube::{Client, client::Body};
-    use service_kit::retry::{Backoff, RetryPolicy};
+    use serde_json::json;
+    use service_kit::{
+        retry::{Backoff, RetryPolicy},
+        watches::Parse as _,
+    };
+    use tokio::time::advance;
 
     use super::*;
-    use crate::{api::Live, check_object::LARGEST, testing::Cluster};
+    use crate::{
+        api::Live,
+        check_object::{AsText, LARGEST},
+        reconcile::Reconciler,
+        testing::Cluster,
+    };
+
+    /// More links than the requests of one namespace may depend on.
+    const MORE_THAN_ALL: usize = 100_000;
+
+    fn link_to(name: &str) -> Link {
+        Link {
+            kind: ObjectKind {
+                api_version: "tekton.dev/v1".to_owned(),
+                kind: "TaskRun".to_owned(),
+            },
+            name: Name::new("apps", name),
+        }
+    }
+
+    /// A controller that reads by this client, and tries each read once.
+    fn reads_by(controller: &mut Reconciler, cluster: &Cluster, client: Client) {
+        let second = Duration::from_secs(1);
+        let once = RetryPolicy {
+            attempts: 1,
+            attempt: 60 * second,
+            total: 60 * second,
+            pauses: Backoff::new(second, second),
+        };
+        controller.observer = Observer::new(
+            Arc::clone(&controller.world),
+            Live::new(client, once),
+            cluster.evaluator(),
+            Arc::clone(&controller.clock),
+            2,
+        );
+    }
+
+    /// The objects between the pod of the run and its approval.
+    async fn asked(
+        controller: &Reconciler,
+        cluster: &Cluster,
+        look: &Look,
+    ) -> Result<Collected, ObserveError> {
+        let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
+        let approval = cluster.server.named("approvaltasks", "run-wait").unwrap();
+        let approvals = [approval.to_string().into()];
+        let request = Cluster::request();
+        let observer = &controller.observer;
+        let collected = observer.lineage(TEKTON, &request, &pod, &approvals, look);
+        collected.await
+    }
+
+    fn troubled(collected: &Collected) -> Option<CheckTrouble> {
+        collected.trouble.as_ref().map(|(trouble, _)| *trouble)
+    }
 
     async fn collected(cluster: &Cluster, approvals: &[Value]) -> Collected {
         let controller = cluster.controller();
@@ -241,7 +304,7 @@ mod tests {
         let look = Look::begin(Via::Api, Arc::default());
         let request = Cluster::request();
         let observer = &controller.observer;
-        let collected = observer.lineage(&request, &pod, &approvals, &look);
+        let collected = observer.lineage(TEKTON, &request, &pod, &approvals, &look);
         collected.await.unwrap()
     }
 
@@ -279,39 +342,93 @@ mod tests {
         let approval = cluster.server.named("approvaltasks", "run-wait").unwrap();
         let collected = collected(&cluster, &[approval.clone(), approval]).await;
         assert_eq!(collected.texts.len(), 2);
-        let trouble = collected.trouble.map(|(trouble, _)| trouble);
-        assert_eq!(trouble, Some(CheckTrouble::ObjectUnreadable));
+        assert_eq!(troubled(&collected), Some(CheckTrouble::ObjectUnreadable));
     }
 
     /// A wait for an object that is there would end with the next sweep only.
     #[tokio::test(start_paused = true)]
     async fn an_object_that_is_not_read_in_time_is_not_taken_for_a_missing_one() {
-        let second = std::time::Duration::from_secs(1);
         let cluster = Cluster::with_run();
         let mut controller = cluster.controller();
         let silent = tower::service_fn(|_: Request<Body>| {
-            future::pending::<Result<Response<Body>, std::convert::Infallible>>()
+            future::pending::<Result<Response<Body>, Infallible>>()
         });
-        let patient = RetryPolicy {
-            attempts: 1,
-            attempt: 60 * second,
-            total: 60 * second,
-            pauses: Backoff::new(second, second),
-        };
-        controller.observer = Observer::new(
-            Arc::clone(&controller.world),
-            Live::new(Client::new(silent, "apps"), patient),
-            cluster.evaluator(),
-            Arc::clone(&controller.clock),
-            2,
-        );
-        let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
-        let approval = cluster.server.named("approvaltasks", "run-wait").unwrap();
-        let approvals = [approval.to_string().into()];
+        reads_by(&mut controller, &cluster, Client::new(silent, "apps"));
         let look = Look::begin(Via::Api, Arc::default());
-        let request = Cluster::request();
-        let late = controller.observer;
-        let late = late.lineage(&request, &pod, &approvals, &look).await;
+        let late = asked(&controller, &cluster, &look).await;
         assert!(matches!(late, Err(ObserveError::LinksLate)), "{late:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_that_the_api_server_does_not_give_is_not_taken_for_a_missing_one() {
+        let cluster = Cluster::with_run();
+        let mut controller = cluster.controller();
+        let broken = tower::service_fn(async |_: Request<Body>| {
+            let mut failed = Response::new(Body::empty());
+            *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+            Ok::<_, Infallible>(failed)
+        });
+        reads_by(&mut controller, &cluster, Client::new(broken, "apps"));
+        let look = Look::begin(Via::Api, Arc::default());
+        let failed = asked(&controller, &cluster, &look).await;
+        assert!(failed.is_err(), "{failed:?}");
+        assert!(
+            !matches!(failed, Err(ObserveError::LinksLate)),
+            "{failed:?}"
+        );
+    }
+
+    /// No evaluation suspends a task, so that many large runs would hold it without this.
+    #[tokio::test(start_paused = true)]
+    async fn a_look_without_time_left_judges_nothing() {
+        let cluster = Cluster::with_run();
+        let controller = cluster.controller();
+        let look = Look::begin(Via::Api, Arc::default());
+        let first = asked(&controller, &cluster, &look).await.unwrap();
+        assert_eq!(first.texts.len(), 3);
+        advance(Duration::from_mins(10)).await;
+        let late = asked(&controller, &cluster, &look).await;
+        assert!(matches!(late, Err(ObserveError::LinksLate)), "{late:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_is_too_large_to_be_judged_is_trouble() {
+        let cluster = Cluster::with_run();
+        cluster.server.change("pipelineruns", "run", |it| {
+            it["status"]["childReferences"] = vec![json!({}); 5_000].into();
+        });
+        let approval = cluster.server.named("approvaltasks", "run-wait").unwrap();
+        let collected = collected(&cluster, &[approval]).await;
+        assert_eq!(troubled(&collected), Some(CheckTrouble::LineageTooLarge));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn links_that_are_too_large_together_are_trouble() {
+        let cluster = Cluster::with_run();
+        let controller = cluster.controller();
+        let look = Look::begin(Via::Api, Arc::default());
+        let large = json!({"metadata": {"name": "a"}, "data": "x".repeat(LARGEST - 100)});
+        let large = Arc::new(AsText::parse(&large.to_string()).unwrap());
+        for number in 0..=MOST_BYTES / LARGEST {
+            let object = NamedObject::There(Arc::clone(&large));
+            look.links.put(link_to(&number.to_string()), object);
+        }
+        let collected = asked(&controller, &cluster, &look).await.unwrap();
+        assert_eq!(troubled(&collected), Some(CheckTrouble::LineageTooLarge));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn links_without_room_are_trouble() {
+        let cluster = Cluster::with_run();
+        let controller = cluster.controller();
+        let look = Look::begin(Via::Caches, Arc::default());
+        {
+            let mut state = controller.world.write();
+            assert!(state.requests.get(&Cluster::request()).is_some());
+            let others = (0..MORE_THAN_ALL).map(|it| link_to(&format!("other-{it}")));
+            assert!(!state.links.add(&Name::new("apps", "another"), others));
+        }
+        let collected = asked(&controller, &cluster, &look).await.unwrap();
+        assert_eq!(troubled(&collected), Some(CheckTrouble::LineageTooLarge));
     }
 }

@@ -9,7 +9,9 @@ use std::{
     },
 };
 
-use connectors_api::lineage::{self, LineageVerdict, MOST_OBJECTS, MOST_STEPS_OF_ALL};
+use connectors_api::lineage::{
+    Lineage, LineageQuestion, LineageVerdict, MOST_OBJECTS, MOST_STEPS_OF_ALL,
+};
 
 use crate::{
     cache::{Link, MOST_SOUGHT, SoughtObjects},
@@ -119,9 +121,13 @@ impl LinksRead {
     }
 
     /// The judge's verdict, at the expense of this reconciliation.
-    pub(super) fn judge(&self, question: &lineage::LineageQuestion<'_>) -> LineageVerdict {
+    pub(super) fn judge(
+        &self,
+        lineage: &'static dyn Lineage,
+        question: &LineageQuestion<'_>,
+    ) -> LineageVerdict {
         let mut steps = self.steps.load(Ordering::Relaxed);
-        let verdict = lineage::judge_within(question, &mut steps);
+        let verdict = lineage.judge_within(question, &mut steps);
         self.steps.store(steps, Ordering::Relaxed);
         verdict
     }
@@ -139,7 +145,11 @@ impl LinksRead {
 
 #[cfg(test)]
 mod tests {
-    use connectors_api::access_policy::ObjectKind;
+    use connectors_api::{
+        access_policy::ObjectKind,
+        lineage::TEKTON,
+        template::{Budget, LabelTemplates, TemplateData},
+    };
     use serde_json::json;
     use service_kit::watches::Parse as _;
 
@@ -147,7 +157,73 @@ mod tests {
     use crate::{
         api::Name,
         check_object::{AsText, LARGEST},
+        testing::Cluster,
     };
+
+    fn link(name: usize) -> Link {
+        Link {
+            kind: ObjectKind {
+                api_version: "tekton.dev/v1".to_owned(),
+                kind: "TaskRun".to_owned(),
+            },
+            name: Name::new("apps", &name.to_string()),
+        }
+    }
+
+    #[test]
+    fn the_number_of_objects_of_one_look_has_a_limit() {
+        let links = LinksRead::default();
+        for number in 0..MOST_OBJECTS {
+            links.put(link(number), NamedObject::Gone);
+        }
+        assert!(links.fit());
+        links.put(link(MOST_OBJECTS), NamedObject::Gone);
+        assert!(!links.fit());
+    }
+
+    #[test]
+    fn the_proofs_of_one_look_share_their_steps() {
+        let cluster = Cluster::with_run();
+        let named = |plural: &str, name: &str| cluster.server.named(plural, name).unwrap();
+        let pod = named("pods", "run-deploy-pod");
+        let approval = named("approvaltasks", "run-wait");
+        let objects = [
+            named("taskruns", "run-deploy"),
+            named("customruns", "run-wait"),
+            named("pipelineruns", "run"),
+        ];
+        let question = LineageQuestion {
+            pod: &pod,
+            approval: &approval,
+            objects: &objects,
+        };
+        let links = LinksRead::default();
+        let of_one = MOST_STEPS_OF_ALL / 2;
+        links.steps.store(of_one, Ordering::Relaxed);
+        assert!(!links.judge(TEKTON, &question).is_too_large());
+        let price = of_one - links.steps.load(Ordering::Relaxed);
+        assert!(price > 0);
+        links.steps.store(price, Ordering::Relaxed);
+        assert!(!links.judge(TEKTON, &question).is_too_large());
+        assert!(links.judge(TEKTON, &question).is_too_large());
+    }
+
+    #[test]
+    fn one_look_records_a_bounded_number_of_selections() {
+        let links = LinksRead::default();
+        for number in 0..100 {
+            let labels = [("run".to_owned(), format!("r{number}"))].into();
+            let labels = LabelTemplates::parse(&labels).unwrap();
+            let data = TemplateData::of(json!({}));
+            let labels = labels.render(&data, &mut Budget::default()).unwrap();
+            for _ in 0..2 {
+                links.seek((link(0).kind, labels.clone()));
+            }
+        }
+        links.has_sought_all();
+        // One more than is kept, so that a reader sees that there are more.
+        assert_eq!(links.sought().map(|it| it.len()), Some(MOST_SOUGHT + 1));
+    }
 
     #[test]
     fn the_objects_of_one_look_have_a_limit() {
@@ -155,13 +231,7 @@ mod tests {
         let object = Arc::new(AsText::parse(&large.to_string()).unwrap());
         let links = LinksRead::default();
         for number in 0..MOST_BYTES / LARGEST {
-            let link = Link {
-                kind: ObjectKind {
-                    api_version: "tekton.dev/v1".to_owned(),
-                    kind: "TaskRun".to_owned(),
-                },
-                name: Name::new("apps", &number.to_string()),
-            };
+            let link = link(number);
             links.put(link.clone(), NamedObject::There(Arc::clone(&object)));
             assert!(links.fit() && links.has(&link));
         }

@@ -354,7 +354,7 @@ fn forbidden(plural: &str, group: &str) -> (CheckTrouble, String) {
 
 #[cfg(test)]
 mod tests {
-    use connectors_api::access_policy::Match;
+    use connectors_api::{access_policy::Match, judge::ProofNeeded};
     use serde_json::json;
     use service_kit::watches::Parse as _;
 
@@ -374,7 +374,7 @@ mod tests {
                 api_version: "v1".to_owned(),
                 kind: "ConfigMap".to_owned(),
             },
-            needs_proof: false,
+            proof: ProofNeeded::No,
             selection: Err(SelectsNothing::Invalid("not needed here".to_owned())),
         }
     }

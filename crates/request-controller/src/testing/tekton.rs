@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use connectors_api::{
     access_policy::ObjectKind,
-    approval_kind::Lineage,
     judge::{self, PolicyQuestion, Stage},
+    lineage::TEKTON,
 };
 use evaluation_api::{
     access::read_time,
@@ -27,7 +27,7 @@ pub(crate) fn kinds() -> Vec<(ObjectKind, &'static str)> {
         api_version: GATE.to_owned(),
         kind: "ApprovalTask".to_owned(),
     };
-    let between = Lineage::Tekton.kinds();
+    let between = TEKTON.object_kinds();
     let kinds = between.chain([approval]);
     kinds
         .map(|kind| (kind.clone(), plural(&kind.kind)))
@@ -36,7 +36,7 @@ pub(crate) fn kinds() -> Vec<(ObjectKind, &'static str)> {
 
 /// The objects of a kind that the caches keep.
 pub(crate) fn keeps(kind: &ObjectKind) -> Keeps {
-    if Lineage::Tekton.kinds().any(|it| it == *kind) {
+    if TEKTON.object_kinds().any(|it| it == *kind) {
         Keeps::Linked
     } else {
         Keeps::All

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::lineage::LineageReason;
+use crate::lineage::tekton::RunKind;
 use crate::lineage::tests::World;
-use crate::lineage::{LineageReason, RunKind};
 
 /// A check of ApprovalTasks, asked for an honest run.
 pub(super) fn asked(world: &World) -> PolicyQuestion {

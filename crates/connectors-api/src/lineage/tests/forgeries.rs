@@ -15,7 +15,7 @@ use serde_json::json;
 use super::LineageReason;
 use super::shape::Shape;
 use super::world::{World, clear, owner};
-use crate::lineage::RunKind;
+use crate::lineage::tekton::RunKind;
 
 /// The run of the victim, which is approved.
 fn victim() -> World {

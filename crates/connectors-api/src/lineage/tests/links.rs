@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::shape::{Matrix, Shape, Target, Workspace};
 use super::world::{World, clear};
 use super::{LineageReason, LineageVerdict, Unproven};
-use crate::lineage::RunKind;
+use crate::lineage::tekton::RunKind;
 
 type Change = fn(&mut World);
 /// The name of a change to an honest shape and its world, and the change.

@@ -5,13 +5,14 @@ use serde_json::{Value, json};
 
 use super::shape::{Matrix, Shape, Workspace};
 use super::world::World;
-use super::{LineageReason, LineageVerdict};
-use crate::lineage::{MOST_STEPS, judge_within};
+use super::{LineageReason, LineageVerdict, TEKTON};
+use crate::lineage::MOST_STEPS;
+use crate::template::{Budget, LabelTemplates, TemplateData};
 
 /// The refusal of a world, and the steps until then.
 fn priced(world: &World, steps: usize) -> (Option<LineageReason>, usize) {
     let mut left = steps;
-    let verdict = judge_within(&world.question(), &mut left);
+    let verdict = TEKTON.judge_within(&world.question(), &mut left);
     let reason = match verdict {
         LineageVerdict::Refused(refusal) => Some(refusal.reason),
         LineageVerdict::Proven(_) | LineageVerdict::Waiting(_) => None,
@@ -32,14 +33,14 @@ fn proofs_share_their_steps_and_without_any_left_each_is_refused() {
     }
     let mut left = 2 * price;
     for _ in 0..2 {
-        let verdict = judge_within(&world.question(), &mut left);
+        let verdict = TEKTON.judge_within(&world.question(), &mut left);
         assert!(matches!(verdict, LineageVerdict::Proven(_)));
     }
     assert_eq!(left, 0);
     // No single proof takes all.
     let mut left = usize::MAX;
     assert!(matches!(
-        judge_within(&world.question(), &mut left),
+        TEKTON.judge_within(&world.question(), &mut left),
         LineageVerdict::Proven(_)
     ));
     assert_eq!(usize::MAX - left, price);
@@ -61,8 +62,33 @@ fn a_matrix_costs_what_its_copies_take() {
     deploy["matrix"] = json!({"params": [
         {"name": "m1", "value": ["x".repeat(200 * 1024)]}, {"name": "m2", "value": many},
     ]});
-    let (reason, _) = priced(&world, MOST_STEPS);
-    assert_eq!(reason, Some(LineageReason::TooLarge));
+    // No single proof takes all steps of a question.
+    for steps in [MOST_STEPS, usize::MAX] {
+        let (reason, _) = priced(&world, steps);
+        assert_eq!(reason, Some(LineageReason::TooLarge));
+    }
+}
+
+/// A run may list thousands of children.
+#[test]
+fn the_search_for_other_approvals_costs_steps_and_without_any_left_is_refused() {
+    let mut world = World::honest();
+    let labels = LabelTemplates::parse(&[("run".to_owned(), "r1".to_owned())].into()).unwrap();
+    let labels = labels.render(&TemplateData::of(json!({})), &mut Budget::default());
+    let labels = labels.unwrap();
+    let mut search = |mut steps: usize| {
+        let before = steps;
+        let found = TEKTON.not_found(world.run(), &labels, &|_| false, &mut steps);
+        let found = found
+            .map(|it| it.map(str::to_owned))
+            .map_err(|it| it.reason);
+        (found, before - steps)
+    };
+    let (found, price) = search(1_000);
+    assert_eq!(found, Ok(Some("run-wait".to_owned())));
+    assert!(price > 5, "{price}");
+    assert_eq!(search(price), (found, price));
+    assert_eq!(search(price - 1).0, Err(LineageReason::TooLarge));
 }
 
 /// A path of a workspace is searched for each parameter of the run.

@@ -7,7 +7,7 @@ use proptest::test_runner::Config;
 use serde_json::{Value, json};
 
 use super::shape::{Matrix, Shape, Target, Uses, Workspace};
-use super::{LineageVerdict, judge};
+use super::{LineageVerdict, TEKTON};
 use tamper::{WAYS, leaves, tamper};
 
 /// The default of the test library without `PROPTEST_CASES`.
@@ -148,6 +148,6 @@ proptest! {
                 _ => json!("$(tasks.who.results.list[*])"),
             };
         }
-        let _ = judge(&world.question());
+        let _ = TEKTON.judge(&world.question());
     }
 }

@@ -4,7 +4,7 @@ mod objects;
 
 use serde_json::{Value, json};
 
-use super::super::names;
+use crate::lineage::tekton::names;
 
 /// The content of the pod's pipeline task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::{LineageQuestion, RunKind};
+use crate::lineage::LineageQuestion;
+use crate::lineage::tekton::RunKind;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct World {

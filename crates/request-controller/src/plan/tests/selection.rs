@@ -351,7 +351,7 @@ fn what_had_to_hold_only_once_is_not_looked_at_again() {
     let names: Vec<_> = verdict::to_look_at(&entry)
         .unwrap()
         .into_iter()
-        .map(|it| it.name.as_str())
+        .map(|it| it.reference.name.as_str())
         .collect();
     assert_eq!(names, ["other"]);
 }

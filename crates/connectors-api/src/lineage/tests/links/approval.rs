@@ -1,9 +1,33 @@
 //! The ApprovalTask and its approvers.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::super::world::clear;
+use super::super::world::{World, clear};
 use super::{LineageReason as R, Row, ended, plain, with_task};
+
+/// The parameter of a place, in the pipeline task and in its CustomRun.
+fn parameter(world: &mut World, place: usize, value: &Value) {
+    with_task(world, "wait", |task| {
+        task["params"][place]["value"] = value.clone();
+    });
+    world.custom_run()["spec"]["params"][place]["value"] = value.clone();
+}
+
+fn approvers(world: &mut World, names: &Value) {
+    parameter(world, 0, names);
+}
+
+fn number(world: &mut World, number: &str) {
+    parameter(world, 1, &number.into());
+}
+
+/// The group has a thousand members without an answer, and one with it.
+fn members(world: &mut World, answer: &str) {
+    let member = |number: usize| json!({"name": format!("m{number}"), "input": "pending"});
+    let mut all: Vec<_> = (0..1_000).map(member).collect();
+    all.push(json!({"name": "last", "input": answer}));
+    world.approval["spec"]["approvers"][1]["users"] = all.into();
+}
 
 pub(super) const ROWS: &[Row] = &[
     (
@@ -45,12 +69,37 @@ pub(super) const ROWS: &[Row] = &[
     (R::OtherApprovers, "a type that is none", plain, |it| {
         it.approval["spec"]["approvers"][0]["type"] = "Robot".into();
     }),
+    (R::OtherApprovers, "a type that is no text", plain, |it| {
+        it.approval["spec"]["approvers"][0]["type"] = 1.into();
+    }),
+    (
+        R::OtherApprovers,
+        "none that can be read on either side",
+        plain,
+        |it| {
+            approvers(it, &json!([]));
+            let all = it.approval["spec"]["approvers"].as_array_mut().unwrap();
+            all.push(json!({"name": "x", "type": "Robot"}));
+        },
+    ),
+    (R::OtherApprovers, "one without a name", plain, |it| {
+        approvers(it, &json!(["alice", "group:team", ""]));
+        let all = it.approval["spec"]["approvers"].as_array_mut().unwrap();
+        all.push(json!({"name": "", "type": "User", "input": "pending"}));
+    }),
+    (R::OtherApprovers, "too many", plain, |it| {
+        let others = (0..1_000).map(|it| format!("u{it}"));
+        let names: Vec<_> = std::iter::once("alice".to_owned()).chain(others).collect();
+        approvers(it, &json!(names));
+        let entry = |name| json!({"name": name, "type": "User", "input": "approve"});
+        it.approval["spec"]["approvers"] = names.iter().map(entry).collect();
+    }),
     (R::OtherApprovers, "another order", plain, |it| {
         let approvers = it.approval["spec"]["approvers"].as_array_mut();
         approvers.unwrap().reverse();
     }),
     (R::AmbiguousFields, "a list in another case", plain, |it| {
-        it.approval["spec"]["Approvers"] = serde_json::Value::Null;
+        it.approval["spec"]["Approvers"] = Value::Null;
     }),
     (R::OtherLabels, "another pipeline task", plain, |it| {
         it.approval["metadata"]["labels"]["tekton.dev/pipelineTask"] = "deploy".into();
@@ -75,6 +124,19 @@ pub(super) const ROWS: &[Row] = &[
     (R::OtherApprovalCount, "none", plain, |it| {
         clear(&mut it.approval, "/spec", "numberOfApprovalsRequired");
     }),
+    (R::OtherApprovalCount, "no approval needed", plain, |it| {
+        number(it, "0");
+        it.approval["spec"]["numberOfApprovalsRequired"] = 0.into();
+    }),
+    (
+        R::OtherApprovalCount,
+        "no number on either side",
+        plain,
+        |it| {
+            number(it, "one");
+            clear(&mut it.approval, "/spec", "numberOfApprovalsRequired");
+        },
+    ),
     (R::QuorumNotMet, "no approver said yes", plain, |it| {
         it.approval["spec"]["approvers"][0]["input"] = "pending".into();
     }),
@@ -102,6 +164,26 @@ pub(super) const ROWS: &[Row] = &[
             it.approval["spec"]["approvers"][1]["input"] = "pending".into();
         },
     ),
+    (
+        R::QuorumNotMet,
+        "a member without a name",
+        |it| it.needed = 2,
+        |it| {
+            it.approval["spec"]["approvers"][1]["users"][0]["name"] = "".into();
+        },
+    ),
+    (
+        R::QuorumNotMet,
+        "a member beyond the most that count",
+        |it| it.needed = 2,
+        |it| members(it, "approve"),
+    ),
+    (
+        R::QuorumNotMet,
+        "the last of very many members said no",
+        plain,
+        |it| members(it, "reject"),
+    ),
     (R::QuorumNotMet, "one said no", plain, |it| {
         it.approval["spec"]["approvers"][1]["users"] = json!([{"name": "bob", "input": "reject"}]);
     }),
@@ -109,6 +191,16 @@ pub(super) const ROWS: &[Row] = &[
         it.approval["spec"]["approvers"][0]["input"] = "reject".into();
         it.approval["status"] = json!({"state": "rejected"});
     }),
+    (
+        R::Rejected,
+        "by an approver, for which the CustomRun failed",
+        plain,
+        |it| {
+            ended(it.custom_run(), "False");
+            it.approval["spec"]["approvers"][0]["input"] = "reject".into();
+            it.approval["status"] = json!({"state": "rejected"});
+        },
+    ),
     (R::Rejected, "with a response", plain, |it| {
         it.approval["status"] = json!({"state": "rejected", "approversResponse": [{"name": "alice", "response": "rejected"}]});
     }),

@@ -3,9 +3,51 @@
 use serde_json::json;
 
 use super::super::shape::{Matrix, Uses};
-use super::super::world::{clear, owner};
+use super::super::world::{World, clear, owner, stamped};
 use super::{LineageReason as R, Row, early, ended, going, plain, rename, with_task};
-use crate::lineage::RunKind;
+use crate::lineage::tekton::RunKind;
+
+/// The pod's task uses the result of a task that uses the result of another one, and so on.
+fn results_in_a_row(world: &mut World) {
+    const TASKS: usize = 20;
+    let says = |next: usize| {
+        if next == TASKS {
+            "v".to_owned()
+        } else {
+            format!("$(tasks.t{next}.results.r)")
+        }
+    };
+    for number in 0..TASKS {
+        let task = format!("t{number}");
+        let child = format!("run-{task}");
+        let target = json!({"name": "any", "kind": "Task"});
+        let mut made = stamped(
+            "tekton.dev/v1",
+            "TaskRun",
+            &child,
+            &format!("uid-{task}"),
+            2,
+        );
+        made["metadata"]["ownerReferences"] =
+            owner("tekton.dev/v1", "PipelineRun", "run", "uid-run");
+        made["spec"] = json!({
+            "serviceAccountName": "builder", "taskRef": target, "params": [{"name": "p", "value": "v"}],
+        });
+        made["status"] = json!({
+            "conditions": [{"type": "Succeeded", "status": "True"}], "results": [{"name": "r", "value": "v"}],
+        });
+        world.objects.push(made);
+        world.adopt(RunKind::TaskRun, &child, &task);
+        let tasks = &mut world.run()["status"]["pipelineSpec"]["tasks"];
+        tasks.as_array_mut().unwrap().push(json!({
+            "name": task, "taskRef": target, "params": [{"name": "p", "value": says(number + 1)}],
+        }));
+    }
+    with_task(world, "deploy", |task| {
+        task["params"][0]["value"] = says(0).into();
+    });
+    world.task_run()["spec"]["params"][0]["value"] = "v".into();
+}
 
 pub(super) const ROWS: &[Row] = &[
     (R::TooLarge, "too many objects", plain, |it| {
@@ -31,6 +73,12 @@ pub(super) const ROWS: &[Row] = &[
                     json!({"params": [{"name": "m", "value": "$(tasks.who.results.list)"}]});
             });
         },
+    ),
+    (
+        R::TooLarge,
+        "results in too many steps",
+        plain,
+        results_in_a_row,
     ),
     (
         R::TooLarge,
@@ -103,6 +151,22 @@ pub(super) const ROWS: &[Row] = &[
             it.pod["metadata"]["ownerReferences"][0]["apiVersion"] = "example.com/v1".into();
         },
     ),
+    (
+        R::PodWithoutTaskRun,
+        "a controller of another kind",
+        plain,
+        |it| {
+            it.pod["metadata"]["ownerReferences"][0]["kind"] = "Job".into();
+        },
+    ),
+    (
+        R::PodWithoutTaskRun,
+        "a controller without a UID",
+        plain,
+        |it| {
+            clear(&mut it.pod, "/metadata/ownerReferences/0", "uid");
+        },
+    ),
     (R::PodWithoutTaskRun, "two controllers", plain, |it| {
         let second = it.pod["metadata"]["ownerReferences"][0].clone();
         it.pod["metadata"]["ownerReferences"]
@@ -168,6 +232,9 @@ pub(super) const ROWS: &[Row] = &[
             it.custom_run()["metadata"]["ownerReferences"][0]["uid"] = "uid-o".into();
         },
     ),
+    (R::OtherRun, "the UID under another name", plain, |it| {
+        it.custom_run()["metadata"]["ownerReferences"][0]["name"] = "other".into();
+    }),
     (
         R::OtherRun,
         "a result of another run's child",
@@ -286,6 +353,22 @@ pub(super) const ROWS: &[Row] = &[
     (R::TooManyChildren, "a child of another kind", plain, |it| {
         it.adopt(RunKind::CustomRun, "evil", "deploy");
     }),
+    (
+        R::TooManyChildren,
+        "a child twice",
+        |it| it.matrix = Matrix::Params,
+        |it| it.adopt(RunKind::TaskRun, "run-deploy-1", "deploy"),
+    ),
+    (
+        R::TooManyChildren,
+        "another kind under the name of a child",
+        |it| it.matrix = Matrix::Params,
+        |it| {
+            let child = &mut it.run()["status"]["childReferences"][4];
+            assert_eq!(child["name"], "run-deploy-1");
+            child["kind"] = "CustomRun".into();
+        },
+    ),
     (R::ChildOlderThanRun, "the TaskRun", plain, |it| {
         early(it.task_run());
     }),

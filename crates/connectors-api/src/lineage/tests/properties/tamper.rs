@@ -211,7 +211,7 @@ pub(super) fn tamper(world: &mut World, shape: &Shape, way: usize, pick: usize) 
             } else {
                 &shape.approve
             };
-            let kind = crate::lineage::RunKind::ALL[which];
+            let kind = crate::lineage::tekton::RunKind::ALL[which];
             world.adopt(kind, "evil", task);
             Some("a stranger was adopted".to_owned())
         }

@@ -15,10 +15,10 @@ use super::{
 use crate::template::RenderedLabels;
 
 /// The first approval that the run asked for, that could have these labels, and that was not found.
-pub(crate) fn not_found<'a>(
+pub(super) fn not_found<'a>(
     run: &'a Value,
     labels: &RenderedLabels,
-    is_found: impl Fn(&str) -> bool,
+    is_found: &dyn Fn(&str) -> bool,
     steps: &mut usize,
 ) -> Result<Option<&'a str>, LineageRefusal> {
     match LinkObject::read(run).and_then(|run| search(&run, labels, is_found, steps)) {
@@ -38,7 +38,7 @@ const LISTS: [(&str, &str); 2] = [
 fn search<'a>(
     run: &LinkObject<'a>,
     labels: &RenderedLabels,
-    is_found: impl Fn(&str) -> bool,
+    is_found: &dyn Fn(&str) -> bool,
     steps: &mut usize,
 ) -> LineageStep<Option<&'a str>> {
     let tasks = || {

@@ -184,6 +184,8 @@ mod tests {
             "$(tasks.a.results.b[x])",
             "$(tasks.a.results.b[*].c)",
             "$(tasks.a.results.b.c.d)",
+            "$(tasks.a b.results.c)",
+            "$(tasks..results.c)",
             "$(tasks.a.matrix.length)",
         ] {
             assert_eq!(pieces(unknown), [Piece::Unknown(unknown)]);

@@ -12,6 +12,7 @@ use super::object::{ControllerRef, LinkObject, is_set, text};
 use super::results::Values;
 use super::{Absent, LineageReason, LineageStep, MissingLink, ProofStop, RunKind, refused};
 use crate::access_request::Approval;
+use crate::approver_record::is_unambiguous;
 
 /// Group and version of the kind.
 pub(super) const API_VERSION: &str = "openshift-pipelines.org/v1alpha1";
@@ -138,23 +139,17 @@ fn wanted_approvers<'a>(custom_run: &LinkObject<'a>) -> Option<Vec<ApproverKey<'
     Some(wanted)
 }
 
-/// The approvers of the object; none when an entry cannot be read or comes twice.
+/// The approvers of the object; none when an entry cannot be read. One that comes twice is none of the parameters.
 fn listed_approvers<'a>(approval: &LinkObject<'a>) -> Option<Vec<ApproverKey<'a>>> {
     let entries = approval.list("/spec/approvers");
     if entries.len() > MOST_APPROVERS {
         return None;
     }
-    let mut seen = BTreeSet::new();
-    let mut listed = Vec::new();
-    for entry in entries {
+    let approver = |entry| {
         let name = text(entry, "/name");
-        let approver = (is_group(entry)?, name);
-        if name.is_empty() || !seen.insert(approver) {
-            return None;
-        }
-        listed.push(approver);
-    }
-    Some(listed)
+        (!name.is_empty()).then_some((is_group(entry)?, name))
+    };
+    entries.iter().map(approver).collect()
 }
 
 /// Objects from before groups existed have no type.
@@ -192,36 +187,6 @@ fn count(approval: &LinkObject<'_>) -> Option<u64> {
 fn parameter<'a>(custom_run: &LinkObject<'a>, name: &str) -> Option<&'a Value> {
     let values = Values::of_list(custom_run.list("/spec/params"))?;
     values.get(name)
-}
-
-/// True if no two field names of the approvers differ only in case.
-///
-/// The gate's webhook accepts field names in any case, and the last of several counts. The API server keeps
-/// all of them. An approver could show the webhook one list, and every other reader a second one.
-#[must_use]
-pub fn is_unambiguous(approval: &Value) -> bool {
-    let spec = approval.get("spec");
-    let approvers = super::object::list(approval, "/spec/approvers").iter();
-    let entries = approvers.flat_map(|entry| {
-        let members = super::object::list(entry, "/users").iter();
-        std::iter::once(entry).chain(members)
-    });
-    let mut parts = std::iter::once(approval).chain(spec).chain(entries);
-    parts.all(|part| {
-        let mut seen = BTreeSet::new();
-        let mut keys = part.as_object().into_iter().flat_map(|it| it.keys());
-        keys.all(|key| seen.insert(folded(key)))
-    })
-}
-
-/// A name as Go compares names of fields: in lower case, with the two letters beyond ASCII that fold into it.
-fn folded(key: &str) -> String {
-    let fold = |letter| match letter {
-        '\u{17f}' => 's',
-        '\u{212a}' => 'k',
-        letter => letter.to_ascii_lowercase(),
-    };
-    key.chars().map(fold).collect()
 }
 
 /// The decision of the approvers.
@@ -301,9 +266,7 @@ fn inputs<'a>(approval: &LinkObject<'a>) -> impl Iterator<Item = (&'a Value, Opt
         let members = super::object::list(entry, "/users").iter();
         let is_group = is_group(entry) == Some(true);
         let group = text(entry, "/name");
-        let members = members
-            .take(MOST_APPROVERS)
-            .map(move |it| (it, Some(group)));
+        let members = members.map(move |it| (it, Some(group)));
         let members = is_group.then_some(members).into_iter().flatten();
         std::iter::once((entry, None)).chain(members)
     })

@@ -19,7 +19,7 @@ const HEAD: usize = LONGEST - DIGEST;
 ///   there is room for, without trailing characters that are not alphanumeric.
 ///
 /// The digest is no protection: it only shortens names.
-pub(super) fn child(parent: &str, suffix: &str) -> String {
+pub(in crate::lineage) fn child(parent: &str, suffix: &str) -> String {
     if parent.len() + suffix.len() <= LONGEST {
         return format!("{parent}{suffix}");
     }
@@ -40,7 +40,7 @@ pub(super) fn child(parent: &str, suffix: &str) -> String {
 
 /// The names of the children of a pipeline task. Those of a matrix end in their number: where shortening would cut it
 /// off, it is put after a shorter beginning.
-pub(super) fn of_children(run: &str, task: &str, count: usize) -> Vec<String> {
+pub(in crate::lineage) fn of_children(run: &str, task: &str, count: usize) -> Vec<String> {
     if count == 1 {
         return vec![child(run, &format!("-{task}"))];
     }

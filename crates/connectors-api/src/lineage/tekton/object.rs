@@ -6,7 +6,9 @@ use std::fmt;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Absent, LineageReason, LineageStep, MOST_OBJECTS, MissingLink, ProofStop, refused};
+use super::{
+    Absent, LineageReason, LineageStep, LinkKind, MOST_OBJECTS, MissingLink, ProofStop, refused,
+};
 use crate::object_ref::ObjectRef;
 
 /// The API group of Tekton Pipelines.
@@ -14,7 +16,8 @@ const TEKTON: &str = "tekton.dev";
 
 /// The kinds between pod and approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RunKind {
+#[allow(clippy::enum_variant_names, reason = "they are the names of the kinds")]
+pub(crate) enum RunKind {
     /// Runs a task in a pod.
     TaskRun,
     /// Runs a custom task, such as an approval.
@@ -25,11 +28,10 @@ pub enum RunKind {
 
 impl RunKind {
     /// Each of them.
-    pub const ALL: [Self; 3] = [Self::TaskRun, Self::CustomRun, Self::PipelineRun];
+    pub(crate) const ALL: [Self; 3] = [Self::TaskRun, Self::CustomRun, Self::PipelineRun];
 
     /// Group and version that are read.
-    #[must_use]
-    pub const fn api_version(self) -> &'static str {
+    pub(crate) const fn api_version(self) -> &'static str {
         match self {
             Self::TaskRun | Self::PipelineRun => "tekton.dev/v1",
             Self::CustomRun => "tekton.dev/v1beta1",
@@ -37,12 +39,19 @@ impl RunKind {
     }
 
     /// The kind's name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::TaskRun => "TaskRun",
             Self::CustomRun => "CustomRun",
             Self::PipelineRun => "PipelineRun",
+        }
+    }
+
+    /// The kind as the lineage names it.
+    pub(super) const fn link(self) -> LinkKind {
+        LinkKind {
+            api_version: self.api_version(),
+            kind: self.as_str(),
         }
     }
 
