@@ -54,7 +54,7 @@ pub(super) fn combinations(
     }
     let of_added = added.iter().map(copied_by).sum::<usize>();
     proof.spend(of_added.saturating_mul(2 * combinations.len() + 1))?;
-    let counted = counted(&combinations, params, &added);
+    let counted = counted(&combinations, params, include, &added);
     let combinations = included(proof, params.is_empty(), combinations, added)?;
     if combinations.is_empty() || combinations.len() != counted {
         return unreadable(task);
@@ -143,18 +143,24 @@ fn included(
 
 /// Tekton counts the children by another rule than the one that makes the combinations. Where both differ, the names
 /// of children are not known.
-fn counted(multiplied: &[Combination], params: &[Value], added: &[Combination]) -> usize {
+fn counted(
+    multiplied: &[Combination],
+    params: &[Value],
+    include: &[Value],
+    added: &[Combination],
+) -> usize {
     if params.is_empty() {
         return added.len();
     }
-    let has =
-        |name: &String, value: &Value| multiplied.iter().any(|it| it.get(name) == Some(value));
-    let is_param = |name: &String| multiplied.iter().any(|it| it.contains_key(name));
+    let has = |name: &str, value: Option<&Value>| multiplied.iter().any(|it| it.get(name) == value);
+    let is_param = |name: &&str| multiplied.iter().any(|it| it.contains_key(*name));
     let mut count = multiplied.len();
-    for entry in added {
-        let of_matrix = entry.iter().filter(|(name, _)| is_param(name));
+    for (listed, entry) in include.iter().zip(added) {
+        // In the order of the list: the first known value ends the count.
+        let names = list(listed, "/params").iter().map(|it| text(it, "/name"));
+        let of_matrix = names.filter(is_param);
         count += of_matrix
-            .take_while(|(name, value)| !has(name, value))
+            .take_while(|name| !has(name, entry.get(*name)))
             .count();
     }
     count

@@ -57,6 +57,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
         1 => Just(Matrix::Result),
         1 => Just(Matrix::Include),
         1 => Just(Matrix::Both),
+        1 => Just(Matrix::Listed),
     ];
     let workspace = prop_oneof![
         Just(Workspace::None),

@@ -35,6 +35,8 @@ pub(super) enum Matrix {
     Result,
     Include,
     Both,
+    /// The order in which an entry of `include` lists its parameters decides about the number of children.
+    Listed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +116,7 @@ impl Shape {
                 vec![one("m1", "b")],
                 vec![one("m1", "new")],
             ],
+            Matrix::Listed => vec![vec![one("m1", "a"), one("m2", "x")]],
         }
     }
 
@@ -136,6 +139,12 @@ impl Shape {
                     {"params": [{"name": "m1", "value": "a"}, {"name": "m2", "value": "extra"}]},
                     {"params": [{"name": "m1", "value": "new"}]},
                 ],
+            }),
+            Matrix::Listed => json!({
+                "params": [{"name": "m1", "value": ["a"]}, {"name": "m2", "value": ["x"]}],
+                "include": [{"params": [
+                    {"name": "m2", "value": "x"}, {"name": "m1", "value": "new"},
+                ]}],
             }),
         }
     }
