@@ -45,7 +45,13 @@ fn a_call_of_the_kubelet_is_understood() {
     assert_eq!(wish.pod, expected);
     assert_eq!(wish.connectors[0].to_string(), "tools/harbor");
     assert_eq!(wish.permission, Permission::Apis);
-    assert_eq!(token, Ok(Token::of("the-token")));
+    let token = token.unwrap();
+    assert_eq!(token.expose(), "the-token");
+    let an_hour_before = "2025-12-31T23:00:00Z".parse().unwrap();
+    assert_eq!(
+        token.remaining(an_hour_before),
+        Some(Duration::from_hours(1))
+    );
 }
 
 type Change = fn(&mut NodePublishVolumeRequest);
