@@ -91,7 +91,7 @@ impl dyn Lineage {
         let allowed = MOST_STEPS.min(*steps);
         let mut left = allowed;
         let verdict = self.prove(question, &mut left);
-        *steps -= allowed - left;
+        *steps -= allowed - left.min(allowed);
         verdict
     }
 

@@ -271,7 +271,7 @@ pub fn followed<'a>(
     evidence: &'a [ObservedObject],
 ) -> Option<&'a [ObservedObject]> {
     let kinds = lineage.kinds();
-    let links = evidence.get(..kinds.len())?;
+    let links = evidence.get(..kinds.len()).filter(|it| !it.is_empty())?;
     let mut pairs = links.iter().zip(kinds);
     let are_whole = pairs.all(|(link, kind)| link.kind == kind.kind && link.uid.is_some());
     are_whole.then_some(links)

@@ -233,7 +233,9 @@ impl Observer {
             .filter_map(|(lineage, it)| {
                 let name = Name::new(namespace, &it.name);
                 let kind = kind_of(it);
-                Some((it.uid.clone()?, (lineage, Link { kind, name })))
+                // Two lineages may lead through one object, and each asks its own question about it.
+                let key = (it.uid.clone()?, lineage.name());
+                Some((key, (lineage, Link { kind, name })))
             })
             .collect();
         let wanted = links.values().map(|(_, it)| it.clone()).collect();
@@ -241,7 +243,7 @@ impl Observer {
             warn!(request = %Name::of(request), error = report(&error), "lineage not looked at");
         }
         let mut runs = Vec::new();
-        for (uid, (lineage, link)) in links {
+        for ((uid, _), (lineage, link)) in links {
             let object = look.links.get(&link);
             let (state, text) = object.as_ref().map_or((EvidenceLook::Unknown, None), |it| {
                 objects::looked(it, &uid)
