@@ -4,25 +4,21 @@ use std::{
     env, fs,
     os::unix::fs::{PermissionsExt as _, symlink},
     process::Command,
-    time::Duration,
 };
 
 use e2e::{
-    api::kinds::{ACCESS_POLICY, POD, SIGN_OFF},
+    api::kinds::{POD, SIGN_OFF},
     images::programs_dir,
 };
 use serde_json::{Value, json};
 
 use crate::support::rights::{self, RightHolder, RightRule};
-use crate::support::{Approval, CONNECTOR, Gate, check_of, condition, name, policy, wait_until};
+use crate::support::{Approval, CONNECTOR, Gate, check_of, name, policy, wait_until};
 
 /// A password that stands in a Secret beside the objects that the plugin reads.
 const PASSWORD: &str = "correct-horse-battery-staple";
 /// The same as a Secret holds it.
 const ENCODED: &str = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZQ==";
-
-/// The time in which the policy-controller looks at changed rights.
-const LOOKED_AT: Duration = Duration::from_mins(3);
 
 /// The answer of the plugin to a command line.
 struct Session {
@@ -231,47 +227,6 @@ fn the_plugin_looks_at_waits_policies_and_the_installation_and_shows_no_secret()
         let document: Value = serde_json::from_str(&document.text).unwrap();
         assert!(document["kind"].is_string(), "{document}");
     }
-}
-
-/// The request-controller may read no `CronJobs`. The role of the plan lets it.
-#[test]
-fn the_plan_of_the_doctor_lets_a_check_read_its_kind() {
-    let gate = Gate::patient("plugin-mends");
-    let mut about = policy("jobs", Approval::SignOff);
-    check_of(&mut about)["selector"]["objectRef"] =
-        json!({"apiVersion": "batch/v1", "kind": "CronJob"});
-    gate.create(&about).unwrap();
-    let until = |reason: &str| {
-        let is_so =
-            |policy: &Value| condition(policy, "ChecksValid").is_some_and(|(_, it)| it == reason);
-        let what = format!("{reason} of the policy");
-        // A change of rights is looked at after a minute.
-        let found = gate
-            .api()
-            .wait_for(&what, (ACCESS_POLICY, "jobs"), LOOKED_AT, is_so);
-        found.unwrap();
-    };
-    until("KindNotReadable");
-    let object = format!("AccessPolicy {}/jobs", gate.namespace());
-    let told = Session::of(&gate, "doctor");
-    told.expect(
-        1,
-        &["PolicyNotInForce", &object, "ChecksValid KindNotReadable"],
-    );
-    let plan = Session::of(&gate, "doctor --fix-plan -o json");
-    let plan: Value = serde_json::from_str(&plan.text).unwrap();
-    let steps = plan["steps"].as_array().unwrap();
-    let own = steps.iter().find(|it| it["finding"]["object"] == *object);
-    let mut role = own.unwrap()["finding"]["manifest"].clone();
-    let name = "checks-read-cronjobs.batch";
-    assert_eq!(role["metadata"]["name"], name, "{plan:#}");
-    role["metadata"] = json!({"name": name, "labels": role["metadata"]["labels"]});
-    let kubectl = gate.scene().kubectl();
-    kubectl.apply(&role.to_string()).unwrap();
-    until("ChecksValid");
-    let told = Session::of(&gate, "doctor").text;
-    kubectl.run(&format!("delete clusterrole {name}")).unwrap();
-    assert!(!told.contains("KindNotReadable"), "{told}");
 }
 
 /// Users keep exports of whole namespaces, and what they read stands in the same folder.

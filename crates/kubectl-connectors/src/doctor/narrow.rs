@@ -49,7 +49,8 @@ pub(super) fn without(
 ) -> Option<FixObject> {
     let found = read.binding(namespace, binding)?;
     let rules = read.rules(namespace, found.role)?;
-    if rules.iter().all(gives_use_alone) {
+    let gives_nothing_else = |it: &PolicyRule| narrowed(it).is_some_and(|rest| rest.is_empty());
+    if rules.iter().all(gives_nothing_else) {
         let is_out = |it: &&Bound| out.iter().any(|subject| is(it, subject, namespace));
         let rest: Vec<_> = found.subjects.iter().filter(|it| !is_out(it)).collect();
         if rest.len() == found.subjects.len() {
@@ -132,29 +133,6 @@ fn is(bound: &Bound, subject: &Subject, namespace: &str) -> bool {
         Subject::Group(name) => kind == "Group" && bound.name == **name,
         Subject::User(name) => kind == "User" && bound.name == **name,
     }
-}
-
-/// True for a rule about the use of connectors and nothing else.
-fn gives_use_alone(rule: &PolicyRule) -> bool {
-    let groups = rule.api_groups.as_deref().unwrap_or_default();
-    let resources = rule.resources.as_deref().unwrap_or_default();
-    let paths = rule.non_resource_urls.as_deref().unwrap_or_default();
-    groups == [names::GROUP]
-        && paths.is_empty()
-        && !resources.is_empty()
-        && resources.iter().all(|it| is_use(it))
-}
-
-/// True for a resource by which connectors are used: of every pod, or of some.
-fn is_use(resource: &str) -> bool {
-    let part = resource.strip_prefix(names::CONNECTORS);
-    let part = part.and_then(|it| it.strip_prefix('/'));
-    let word = part.map(|it| it.split('/').next().unwrap_or_default());
-    word.is_some_and(|it| {
-        Permission::ALL
-            .iter()
-            .any(|permission| permission.as_str() == it)
-    })
 }
 
 /// The rule without the use of every connector; no rule where that is all that it gives. None where the use cannot be told

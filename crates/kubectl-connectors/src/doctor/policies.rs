@@ -1,35 +1,18 @@
 //! Policies, by what the policy-controller says of them.
 
-use std::collections::BTreeSet;
-
-use connectors_api::access_policy::ObjectKind;
 use connectors_api::conditions::ConditionStatus;
 use connectors_api::policy_reason::{ChecksValid, ConnectorsMatched, PermissionSynced};
 use connectors_api::{AccessPolicy, AccessPolicyCondition, Condition};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use serde_json::json;
 use service_kit::watches::Unreadable;
 
 use super::commands::logs;
-use super::narrow::RBAC;
-use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord, FixObject};
+use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
 use crate::terms::shell;
 
 /// The time that a controller may take.
 pub(super) const PATIENCE: SignedDuration = SignedDuration::from_mins(2);
-
-/// The name of a kind in rules of RBAC.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KindName {
-    /// The group.
-    pub group: String,
-    /// The plural.
-    pub plural: String,
-}
-
-/// The limit of Kubernetes.
-const LONGEST_NAME: usize = 253;
 
 /// Namespace and name.
 pub(super) fn key(it: &Unreadable) -> (&str, &str) {
@@ -95,12 +78,7 @@ pub(super) fn of_policy(
     let found = |severity, word, it: &Condition<AccessPolicyCondition>, fix: &str| {
         let message = format!("{} {}: {}", it.type_, it.reason, it.message);
         let finding = DoctorFinding::new(severity, word, object.clone(), message, fix);
-        let finding = finding.with_command(edit.clone());
-        let is_unreadable = it.reason == ChecksValid::KindNotReadable.as_str();
-        match is_unreadable.then(|| check_reader(read, policy)).flatten() {
-            Some(role) => finding.with_object(role),
-            None => finding,
-        }
+        finding.with_command(edit.clone())
     };
     let mut findings = Vec::new();
     for type_ in [
@@ -141,44 +119,6 @@ pub(super) fn of_policy(
         }
     }
     findings
-}
-
-/// A ClusterRole that lets the request-controller read the kinds of a policy's checks that it may not read.
-fn check_reader(read: &DoctorRead, policy: &AccessPolicy) -> Option<FixObject> {
-    let kinds: BTreeSet<_> = checked_kinds(policy).collect();
-    let unread: Vec<_> = kinds
-        .into_iter()
-        .filter_map(|it| read.unread_kinds.get(it))
-        .collect();
-    let of_kind = |it: &&KindName| format!("{}.{}", it.plural, it.group);
-    let names: Vec<_> = unread.iter().map(of_kind).collect();
-    let name = format!("checks-read-{}", names.join("-"));
-    let name = name.trim_end_matches('.');
-    if unread.is_empty() || name.len() > LONGEST_NAME {
-        return None;
-    }
-    let rules: Vec<_> = unread
-        .iter()
-        .map(|it| json!({"apiGroups": [it.group], "resources": [it.plural], "verbs": ["get", "list", "watch"]}))
-        .collect();
-    // The rules of roles with this label are the request-controller's.
-    let label = "connectors.alauda.io/aggregate-to-check-reader";
-    let labels = [(label.to_owned(), "true".to_owned())];
-    let role = FixObject::of_cluster(RBAC, "ClusterRole", name).with_labels(labels);
-    Some(role.with_field("rules", rules.into()))
-}
-
-/// The kinds of the objects that the checks of a policy look for.
-pub(super) fn checked_kinds(policy: &AccessPolicy) -> impl Iterator<Item = &ObjectKind> {
-    let checks = policy.spec.check_granted_permission.as_ref();
-    let checks = checks.into_iter().flat_map(|it| &it.spec.checks);
-    checks.map(|it| &it.selector.object_ref)
-}
-
-/// True for a policy whose checks look for objects that the installation may not read.
-pub(super) fn has_unread_kind(policy: &AccessPolicy) -> bool {
-    let checks = condition(policy, AccessPolicyCondition::ChecksValid);
-    checks.is_some_and(|it| it.reason == ChecksValid::KindNotReadable.as_str())
 }
 
 fn is_questionable(reason: &str) -> bool {

@@ -1,9 +1,6 @@
 //! Reads the examined objects, in a number of calls that does not depend on the number of objects.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use authz::{RbacIndex, RbacObject};
-use connectors_api::access_policy::ObjectKind;
 use connectors_api::config::CONFIG_MAP;
 use connectors_api::labels::MANAGED_BY;
 use connectors_api::names::CSI_DRIVER;
@@ -23,13 +20,9 @@ use service_kit::watches::Plain;
 use tokio::time::Instant;
 
 use super::narrow::RbacObjects;
-use super::policies::{self, KindName};
-use crate::explain;
-use crate::reads::{ClusterReads, Found, KindServed, ReadResult, ServerTime, Strict};
+use crate::reads::{ClusterReads, Found, ReadResult, ServerTime, Strict};
 use crate::unread::{MissedRead, Presence, known};
 
-/// The limit of kinds that are looked up.
-const MOST_KINDS: usize = 16;
 /// The name of the webhook configurations of the chart.
 const WEBHOOKS: &str = "connectors-approval";
 /// The label of every workload of the chart.
@@ -68,8 +61,6 @@ pub struct DoctorRead {
     pub took: SignedDuration,
     /// The roles and bindings that others wrote.
     pub rbac_objects: RbacObjects,
-    /// The kinds of checks that the request-controller may not read, of the policies that say so.
-    pub unread_kinds: BTreeMap<ObjectKind, KindName>,
     /// The roles of the cluster and their bindings.
     pub rbac: Option<RbacIndex>,
     /// The roles of the cluster and of the scope, and the bindings of the scope alone.
@@ -177,7 +168,6 @@ pub(super) async fn read(
     let parted = bindings.map(|all| all.into_iter().partition::<Vec<_>, _>(is_managed));
     let (bindings, of_others) = parted.unzip();
     let policies = known(policies, &mut unread);
-    let unread_kinds = unread_kinds(reads, system, policies.iter().flatten().flatten()).await;
     let read = DoctorRead {
         system_namespace: system.to_owned(),
         config: one(config, &mut unread),
@@ -199,7 +189,6 @@ pub(super) async fn read(
             roles: readable(roles),
             bindings: readable(of_others),
         },
-        unread_kinds,
         rbac,
         rbac_of_scope,
         connectors: known(connectors, &mut unread),
@@ -208,35 +197,6 @@ pub(super) async fn read(
         bindings,
     };
     (read, unread)
-}
-
-/// The kinds of checks that the request-controller may not read, of the policies that say so. A kind that could not be
-/// asked about is left out.
-async fn unread_kinds(
-    reads: &ClusterReads,
-    system: &str,
-    policies: impl Iterator<Item = &AccessPolicy>,
-) -> BTreeMap<ObjectKind, KindName> {
-    let kinds: BTreeSet<_> = policies
-        .filter(|it| policies::has_unread_kind(it))
-        .flat_map(policies::checked_kinds)
-        .collect();
-    let reader = explain::reader(system);
-    let mut found = BTreeMap::new();
-    for kind in kinds.into_iter().take(MOST_KINDS) {
-        let Ok(KindServed::Namespaced { resource, .. }) = reads.served(kind).await else {
-            continue;
-        };
-        let review = reads.may_list(&reader, &resource).await;
-        if review.is_ok_and(|it| !it.allowed) {
-            let name = KindName {
-                group: resource.group.clone(),
-                plural: resource.plural.clone(),
-            };
-            found.insert(kind.clone(), name);
-        }
-    }
-    found
 }
 
 /// The objects that can be read.

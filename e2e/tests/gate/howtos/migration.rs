@@ -76,6 +76,14 @@ fn the_page_about_migration_brings_a_policy_and_a_workload_over() {
     let own = format!("--all -n {}", gate.namespace());
     let look = format!("doctor -n {}", gate.namespace());
     let in_place = [("--all -A", own.as_str()), ("doctor -A", look.as_str())];
+    // A deletion that is not replaced would reach them.
+    for block in &blocks {
+        let own = block.commands.replace("--all -A", "");
+        assert!(
+            !own.contains("delete") || !(own.contains(" -A") || own.contains("--all")),
+            "{own}"
+        );
+    }
     play_at(&desk, "migrate.md", blocks, &in_place);
 
     // There is no approval in this policy: the converted one opens the connector at once.

@@ -229,6 +229,11 @@ impl<'a> Installation<'a> {
         let is_other = container["resources"]["requests"]["cpu"] == other;
         let cpu = if is_other { present } else { other };
         let values = json!({"csiNode": {"resources": {"requests": {"cpu": cpu}}}});
+        // Helm writes the ConfigMap of the values again.
+        let _back = self.until_dropped(vec![Back::Configured {
+            key: SCHEDULING_GATE,
+            value: "Release",
+        }]);
         install::upgrade(self.gate.scene().kubectl(), &values).unwrap();
         self.wait_until_ready(service);
         let after = pods();

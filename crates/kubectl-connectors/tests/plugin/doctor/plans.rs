@@ -206,38 +206,6 @@ async fn a_role_that_others_are_bound_to_is_left_as_it_is() {
     assert_eq!(objects, Vec::<Value>::new());
 }
 
-/// The request-controller gets the right to read the kind, by a label that the chart's roles gather.
-#[tokio::test]
-async fn a_kind_that_may_not_be_read_gets_a_role_that_reads_it() {
-    let cluster = in_order();
-    cluster.policy(|it| {
-        let conditions = it["status"]["conditions"].as_array_mut().unwrap();
-        conditions[2]["status"] = "False".into();
-        conditions[2]["reason"] = "KindNotReadable".into();
-    });
-    // It may be read by now: then no object is missing.
-    let (_, objects) = cluster.planned().await;
-    assert_eq!(objects, Vec::<Value>::new());
-    cluster
-        .server
-        .change("clusterroles", "", "check-reader", |it| {
-            it["rules"] = json!([]);
-        });
-    let (_, objects) = cluster.planned().await;
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {
-            "name": "checks-read-changerequests.itsm.example.com",
-            "labels": {"connectors.alauda.io/aggregate-to-check-reader": "true"},
-        },
-        "rules": [{
-            "apiGroups": ["itsm.example.com"], "resources": ["changerequests"], "verbs": ["get", "list", "watch"],
-        }],
-    });
-    assert_eq!(objects, [role]);
-    cluster.apply(&objects[0]).await;
-}
-
 /// A `NetworkPolicy` of another name guards as well as the chart's.
 #[tokio::test]
 async fn a_network_policy_of_any_name_guards_the_pods_that_it_selects() {
