@@ -16,7 +16,7 @@ pub(crate) mod made_up;
 mod tekton;
 
 use crate::access_policy::ObjectKind;
-use crate::lineage::Lineage;
+use crate::lineage::{Lineage, distinct};
 
 /// The needs of a kind of approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,14 +90,12 @@ pub fn of(kind: &ObjectKind) -> ApprovalKind {
 
 /// Every lineage.
 pub fn lineages() -> impl Iterator<Item = &'static dyn Lineage> {
-    let mut known: Vec<&'static dyn Lineage> = Vec::new();
-    for row in SYSTEMS.iter().copied().flatten() {
-        match row.needs.proof {
-            LineageKind::By(lineage) if !known.contains(&lineage) => known.push(lineage),
-            LineageKind::By(_) | LineageKind::Unknown | LineageKind::Unprovable => {}
-        }
-    }
-    known.into_iter()
+    let named = |row: &KindRow| match row.needs.proof {
+        LineageKind::By(lineage) => Some(lineage),
+        LineageKind::Unknown | LineageKind::Unprovable => None,
+    };
+    let rows = SYSTEMS.iter().copied().flatten();
+    distinct(rows.filter_map(named)).into_iter()
 }
 
 /// True when objects of a kind can be approvals.

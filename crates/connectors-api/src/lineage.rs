@@ -127,6 +127,19 @@ impl PartialEq for dyn Lineage {
 
 impl Eq for dyn Lineage {}
 
+/// Each lineage once, in the order in which they first come.
+pub(crate) fn distinct(
+    all: impl Iterator<Item = &'static dyn Lineage>,
+) -> Vec<&'static dyn Lineage> {
+    let mut known = Vec::new();
+    for lineage in all {
+        if !known.contains(&lineage) {
+            known.push(lineage);
+        }
+    }
+    known
+}
+
 /// A kind of the objects between pod and approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkKind {

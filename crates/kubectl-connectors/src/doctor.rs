@@ -230,6 +230,18 @@ impl DoctorFinding {
         }
     }
 
+    /// The place among other findings: all but the object, which has no order.
+    fn order(&self) -> impl Ord {
+        (
+            self.severity,
+            self.word,
+            &self.object,
+            &self.message,
+            &self.fix,
+            &self.command,
+        )
+    }
+
     fn with_command(self, command: String) -> Self {
         Self {
             command: Some(command),
@@ -267,19 +279,7 @@ pub fn examine(read: &DoctorRead, now: Timestamp) -> Diagnosis {
     findings.extend(rules::examine(read));
     findings.extend(objects::examine(read, now.cluster));
     findings.extend(rights::examine(read));
-    let key = |it: &DoctorFinding| {
-        let DoctorFinding {
-            severity,
-            word,
-            object,
-            message,
-            fix,
-            command,
-            manifest: _,
-        } = it.clone();
-        (severity, word, object, message, fix, command)
-    };
-    findings.sort_by_cached_key(key);
+    findings.sort_by(|one, other| one.order().cmp(&other.order()));
     findings.dedup();
     Diagnosis { findings }
 }

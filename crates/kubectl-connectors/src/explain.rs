@@ -128,12 +128,6 @@ pub async fn of_pod_unjudged(
     Ok((explanation, observed.unread))
 }
 
-/// The account that reads the objects of checks.
-#[must_use]
-pub fn reader(system_namespace: &str) -> authz::User {
-    collect::reader(system_namespace)
-}
-
 /// The ends of the grant of one policy for one pod.
 #[must_use]
 pub fn ends_of_grant(policy: &MatchedPolicy, connector: &str) -> Vec<EndShown> {

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::candidate::proof_needed;
+use super::candidate::{ProofNeeded, proof_needed};
 use super::policy::PolicyCheck;
-use crate::lineage::Lineage;
+use crate::lineage::{Lineage, distinct};
 
 /// The objects between the pod and the approvals, by lineage.
 pub(super) struct LinkSets {
@@ -17,15 +17,8 @@ impl LinkSets {
     /// The kinds of another lineage are left out. Objects of no known kind stay, because each lineage refuses them. A
     /// policy with a single lineage costs no copy.
     pub(super) fn of(checks: &[PolicyCheck], all: Vec<Value>) -> Self {
-        let mut lineages: Vec<&'static dyn Lineage> = Vec::new();
-        for lineage in checks
-            .iter()
-            .filter_map(|it| proof_needed(&it.check).lineage())
-        {
-            if !lineages.contains(&lineage) {
-                lineages.push(lineage);
-            }
-        }
+        let needed = checks.iter().map(|it| proof_needed(&it.check));
+        let lineages = distinct(needed.filter_map(ProofNeeded::lineage));
         let own_of = |lineage: &'static dyn Lineage| {
             let is_of_others = |object: &&Value| {
                 let mut others = lineages.iter().filter(|it| **it != lineage);

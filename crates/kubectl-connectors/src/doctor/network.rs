@@ -6,12 +6,13 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::{Value, json};
 
+use super::commands::upgrade;
 use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord, FixObject};
 use crate::terms::NamespacedName;
 
-/// The service that evaluates, whose callers are pods of the installation.
+/// The evaluation service. Pods of the installation call it.
 const EVALUATION: &str = "evaluation-service";
-/// The services whose ports NetworkPolicies guard, each with the name of its port.
+/// The services with ports that NetworkPolicies guard, and the names of these ports.
 const GUARDED: [(&str, &str); 2] = [(EVALUATION, "grpc"), ("webhook", "https")];
 /// The port of probes and metrics.
 const ADMIN_PORT: &str = "admin";
@@ -92,7 +93,7 @@ fn labels_of(read: &DoctorRead, service: &str) -> BTreeMap<String, String> {
     })
 }
 
-/// True for a NetworkPolicy that limits who reaches the pods with these labels. Without types it limits that too.
+/// True for a NetworkPolicy that limits the callers of the pods with these labels. One without types limits them too.
 fn guards(policy: &NetworkPolicy, labels: &BTreeMap<String, String>) -> bool {
     let Some(spec) = &policy.spec else {
         return false;
@@ -120,10 +121,7 @@ fn unguarded(read: &DoctorRead, service: &str, port: &str) -> DoctorFinding {
         "no NetworkPolicy selects its pods: unless something else guards them, every pod of the cluster reaches all of their ports",
         format!("set the chart's networkPolicy.enabled, or guard the ports in another way{effect}"),
     );
-    let command = format!(
-        "{} --set networkPolicy.enabled=true",
-        super::commands::upgrade(read)
-    );
+    let command = format!("{} --set networkPolicy.enabled=true", upgrade(read));
     // Under a name that the chart does not use, so that both can stand beside each other.
     let name = NamespacedName::new(system, format!("ports-of-{service}"));
     let policy = FixObject::new("networking.k8s.io/v1", "NetworkPolicy", name).with_field(

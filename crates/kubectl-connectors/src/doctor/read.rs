@@ -148,23 +148,16 @@ pub(super) async fn read(
     let cluster_bindings = known(cluster_bindings, &mut unread);
     let roles = known(roles, &mut unread);
     let bindings = known(bindings, &mut unread);
-    let rbac = cluster_roles.as_ref().zip(cluster_bindings.as_ref());
-    let rbac = rbac.map(|(roles, bound)| {
-        let mut index = RbacIndex::default();
-        add(&mut index, roles);
-        add(&mut index, bound);
-        index
-    });
-    let rbac_of_scope = match (&cluster_roles, &roles, &bindings) {
-        (Some(cluster_roles), Some(roles), Some(bound)) => {
-            let mut index = RbacIndex::default();
-            add(&mut index, cluster_roles);
-            add(&mut index, roles);
-            add(&mut index, bound);
-            Some(index)
-        }
-        _ => None,
-    };
+    let rbac = index(
+        cluster_roles.as_deref(),
+        Some(&[]),
+        cluster_bindings.as_deref(),
+    );
+    let rbac_of_scope = index(
+        cluster_roles.as_deref(),
+        roles.as_deref(),
+        bindings.as_deref(),
+    );
     let parted = bindings.map(|all| all.into_iter().partition::<Vec<_>, _>(is_managed));
     let (bindings, of_others) = parted.unzip();
     let policies = known(policies, &mut unread);
@@ -207,6 +200,20 @@ fn readable<K>(objects: Option<Vec<Found<K>>>) -> Vec<K> {
 fn elapsed(from: Instant, until: Instant) -> SignedDuration {
     let time = until.saturating_duration_since(from);
     SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX)
+}
+
+/// The rights that bindings give, if these and all roles were read.
+fn index<B: RbacObject>(
+    cluster_roles: Option<&[Found<ClusterRole>]>,
+    roles: Option<&[Found<Role>]>,
+    bindings: Option<&[Found<B>]>,
+) -> Option<RbacIndex> {
+    let (cluster_roles, roles, bindings) = (cluster_roles?, roles?, bindings?);
+    let mut index = RbacIndex::default();
+    add(&mut index, cluster_roles);
+    add(&mut index, roles);
+    add(&mut index, bindings);
+    Some(index)
 }
 
 /// Adds roles or bindings. One that cannot be indexed grants nothing.

@@ -5,6 +5,7 @@ use connectors_api::{approval_kind, names};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use service_kit::admission::refuses;
 
+use super::commands::upgrade;
 use super::{DoctorFinding, DoctorRead, DoctorSeverity, DoctorWord};
 
 /// The admission policies that every installation has.
@@ -77,10 +78,7 @@ pub(super) fn examine(read: &DoctorRead) -> Vec<DoctorFinding> {
         let both = rule(name).zip(binding);
         both.is_some_and(|(rule, binding)| refuses(rule, binding, name))
     };
-    let system = &read.system_namespace;
-    let upgrade = format!(
-        "helm upgrade connectors-approval charts/connectors-approval --namespace {system} --reuse-values"
-    );
+    let upgrade = upgrade(read);
     let not_in_force = |severity, name: &str, message: &str| {
         let object = format!("ValidatingAdmissionPolicy {name}");
         let fix = "install the chart's admission policy and its binding again";
