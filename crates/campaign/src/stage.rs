@@ -16,8 +16,8 @@ use crate::neighbour::LOUD;
 
 pub use others::{ASKERS, Asker, MORE_APPS, MORE_TOOLS, OWNERS};
 pub use tekton::{
-    ANOTHER, BEFORE_ALL, GATE, Part, RELEASE, RUN_LABEL, Run, VERIFY, answered, approver, params,
-    script,
+    ANOTHER, BEFORE_ALL, GATE, Part, RELEASE, RUN_LABEL, Run, STOPPING, VERIFY, answered, approver,
+    params, script,
 };
 
 /// The namespace of the connector, its policies and its requests.

@@ -64,13 +64,13 @@ pub trait Lineage: Sync {
     fn still_holds(&self, approval: &Value, runs: &[Value]) -> LineageVerdict;
 
     /// The first approval that a proven run asked for, that could have these labels, and that was not found.
-    fn not_found<'a>(
+    fn not_found(
         &self,
-        run: &'a Value,
+        run: &Value,
         labels: &RenderedLabels,
         is_found: &dyn Fn(&str) -> bool,
         steps: &mut usize,
-    ) -> Result<Option<&'a str>, LineageRefusal>;
+    ) -> Result<Option<String>, LineageRefusal>;
 }
 
 impl dyn Lineage {

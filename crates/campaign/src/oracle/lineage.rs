@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::stage::RUN_LABEL;
+use crate::stage::{RUN_LABEL, STOPPING};
 
 use super::history::{Snapshot, is_going, list, text};
 
@@ -229,14 +229,22 @@ pub(super) fn asked_beside<'a>(
     find: &impl Fn(&str, &str) -> Option<&'a Value>,
 ) -> Result<(), String> {
     let run = owner(owner(pod, "TaskRun", find)?, "PipelineRun", find)?;
-    for child in list(run, "/status/childReferences") {
-        let of = |it: &str| list(run, &format!("/status/pipelineSpec/{it}"));
+    let of = |it: &str| list(run, &format!("/status/pipelineSpec/{it}"));
+    let asks = |task: &Value| {
         let mut tasks = of("tasks").iter().chain(of("finally"));
-        let task = tasks.find(|it| it["name"] == child["pipelineTaskName"]);
-        let asks = task.is_some_and(|it| text(it, "/taskRef/kind") == "ApprovalTask");
-        let what = text(child, "/name");
+        let task = tasks.find(|it| it["name"] == *task);
+        task.is_some_and(|it| text(it, "/taskRef/kind") == "ApprovalTask")
+    };
+    let listed = list(run, "/status/childReferences").iter();
+    let listed = listed.filter(|it| asks(&it["pipelineTaskName"]));
+    let listed = listed.map(|it| text(it, "/name").to_owned());
+    // A run of the campaign leaves out tasks for this reason alone.
+    let stopped = list(run, "/status/skippedTasks").iter();
+    let stopped = stopped.filter(|it| it["reason"] == STOPPING && asks(&it["name"]));
+    let stopped = stopped.map(|it| format!("{}-{}", name(run), text(it, "/name")));
+    for what in listed.chain(stopped) {
         let labels = json!({RUN_LABEL: name(run)});
-        let is_missing = asks && !found.contains(&what) && would_select(labels);
+        let is_missing = !found.contains(&what.as_str()) && would_select(labels);
         must(!is_missing, &format!("the run asked for {what} too"))?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use super::{
     common::{A_WHILE, GRANTED, PENDING, USUAL, granted, nothing, rejected, revoked, scenario},
 };
 use crate::stage::{
-    ANOTHER, APPS, GATE, Part, PolicyForm, RELEASE, RUN_LABEL, Stage, VERIFY, answered,
+    ANOTHER, APPS, GATE, Part, PolicyForm, RELEASE, RUN_LABEL, STOPPING, Stage, VERIFY, answered,
 };
 
 /// A policy that asks for the approval of the pod's own run.
@@ -46,7 +46,7 @@ const DELETE_CUSTOM_RUN: Step = Do("the CustomRun is deleted", |stage| {
 });
 
 /// The events of a run before, during and after its approval.
-pub(super) const RUNS: [Scenario; 26] = [
+pub(super) const RUNS: [Scenario; 27] = [
     scenario(
         "run-approved",
         began,
@@ -74,6 +74,19 @@ pub(super) const RUNS: [Scenario; 26] = [
             FINISH,
         ],
         revoked,
+    ),
+    // F28: a run that stops makes no child again.
+    never(
+        "one-of-two-approvals-is-forgotten",
+        asked_twice,
+        &[
+            PENDING,
+            Do("the other CustomRun is deleted while the run stops", |it| {
+                forget_review(it);
+            }),
+            APPROVED,
+            A_WHILE,
+        ],
     ),
     scenario(
         "run-rejected",
@@ -427,6 +440,17 @@ fn asked_twice(stage: &Stage) {
         });
     }
     stage.request_named("for-deploy", RELEASE.pod);
+}
+
+/// What asks for the second approval is deleted, and the run skips its task.
+fn forget_review(stage: &Stage) {
+    stage.change_part(RELEASE, Part::Run, |it| {
+        it["status"]["childReferences"] = RELEASE.children();
+        it["status"]["skippedTasks"] = json!([{"name": "review", "reason": STOPPING}]);
+    });
+    for plural in ["approvaltasks", "customruns"] {
+        stage.server.delete(plural, APPS, REVIEW);
+    }
 }
 
 /// The same, and nothing that loses its owner is deleted.

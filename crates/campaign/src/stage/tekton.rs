@@ -9,6 +9,8 @@ use super::{APPS, START, Stage};
 pub const GATE: &str = "openshift-pipelines.org/v1alpha1";
 /// The label by which checks find the approvals of a run.
 pub const RUN_LABEL: &str = "tekton.dev/pipelineRun";
+/// The reason for which a run skips a task that it has not begun when another one fails.
+pub const STOPPING: &str = "PipelineRun was stopping";
 /// A creation time before every run.
 pub const BEFORE_ALL: &str = "2026-03-01T09:59:00Z";
 

@@ -131,18 +131,18 @@ impl Lineage for MadeUp {
         }
     }
 
-    fn not_found<'a>(
+    fn not_found(
         &self,
-        run: &'a Value,
+        run: &Value,
         _labels: &RenderedLabels,
         is_found: &dyn Fn(&str) -> bool,
         _steps: &mut usize,
-    ) -> Result<Option<&'a str>, LineageRefusal> {
+    ) -> Result<Option<String>, LineageRefusal> {
         if text(run, "/spec/decisions") == "too many" {
             return Err(refusal(LineageReason::TooLarge));
         }
         let asked = run.pointer("/spec/decisions").and_then(Value::as_array);
         let mut names = asked.into_iter().flatten().filter_map(Value::as_str);
-        Ok(names.find(|it| !is_found(it)))
+        Ok(names.find(|it| !is_found(it)).map(str::to_owned))
     }
 }

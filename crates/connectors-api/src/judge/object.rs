@@ -300,7 +300,7 @@ pub(super) fn missing_beside(
     let names: BTreeSet<_> = names.map(|it| it.name.as_str()).collect();
     let missing = lineage.not_found(run, labels, &|name| names.contains(name), steps);
     match missing {
-        Ok(other) => other.map(str::to_owned),
+        Ok(other) => other,
         Err(refusal) => {
             for object in objects.iter_mut().filter(|it| it.is_proven()) {
                 object.proof = Some(LineageVerdict::Refused(refusal.clone()));

@@ -116,13 +116,13 @@ impl Lineage for Tekton {
         verdict(holds())
     }
 
-    fn not_found<'a>(
+    fn not_found(
         &self,
-        run: &'a Value,
+        run: &Value,
         labels: &RenderedLabels,
         is_found: &dyn Fn(&str) -> bool,
         steps: &mut usize,
-    ) -> Result<Option<&'a str>, LineageRefusal> {
+    ) -> Result<Option<String>, LineageRefusal> {
         asked::not_found(run, labels, is_found, steps)
     }
 }

@@ -294,6 +294,63 @@ fn only_approvals_that_the_check_would_select_are_waited_for() {
     }
 }
 
+/// While a run is stopping, Tekton takes a deleted child off the list and does not make it again.
+#[test]
+fn an_approval_that_a_run_skipped_because_it_ended_too_early_is_waited_for() {
+    let early = [
+        "PipelineRun was stopping",
+        "PipelineRun was gracefully stopped",
+        "PipelineRun timeout has been reached",
+        "PipelineRun Tasks timeout has been reached",
+        "a reason that nobody knows",
+        "",
+    ];
+    let of_the_pipeline = [
+        "When Expressions evaluated to false",
+        "Results were missing",
+        "Matrix Parameters have an empty array",
+    ];
+    let behind = "Parent Tasks were skipped";
+    let alone = |reason| json!([{"name": "review", "reason": reason}]);
+    let after =
+        |reason| json!([{"name": "build", "reason": reason}, {"name": "review", "reason": behind}]);
+    let mut table: Vec<(Value, AccessCheckReady)> = vec![
+        (json!([]), Passed),
+        (json!([{"name": "build", "reason": early[0]}]), Passed),
+        (alone(behind), Passed),
+    ];
+    table.extend(early.map(|it| (alone(it), Pending)));
+    table.extend(early.map(|it| (after(it), Pending)));
+    table.extend(of_the_pipeline.map(|it| (alone(it), Passed)));
+    table.extend(of_the_pipeline.map(|it| (after(it), Passed)));
+    for (skipped, expected) in table {
+        let mut world = World::honest();
+        with_review(&mut world);
+        let status = &mut world.run()["status"];
+        status["childReferences"].as_array_mut().unwrap().pop();
+        status["skippedTasks"] = skipped.clone();
+        let judgement = asked(&world).judged();
+        let only = judgement.only();
+        assert_eq!(only.verdict, expected, "{skipped}: {judgement:?}");
+        let names_it = only.message.contains("ApprovalTask run-review");
+        assert_eq!(names_it, expected == Pending, "{skipped}: {}", only.message);
+    }
+}
+
+/// An approval that stands there under the name of a forgotten one has to be proven as well.
+#[test]
+fn what_takes_the_name_of_a_forgotten_approval_does_not_take_its_place() {
+    let mut world = World::honest();
+    let mut squatted = with_review(&mut world);
+    let status = &mut world.run()["status"];
+    status["childReferences"].as_array_mut().unwrap().pop();
+    status["skippedTasks"] = json!([{"name": "review", "reason": "PipelineRun was stopping"}]);
+    squatted["metadata"]["ownerReferences"] = json!([]);
+    let mut question = asked(&world);
+    question.candidates.get_mut("gate").unwrap().push(squatted);
+    assert_eq!(question.judged().only().verdict, Failed);
+}
+
 /// Labels of the run can be changed like those of an approval; those of Tekton tell its approvals apart.
 #[test]
 fn labels_of_the_run_select_each_of_its_approvals_and_those_of_tekton_only_theirs() {

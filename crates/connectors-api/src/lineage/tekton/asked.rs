@@ -2,6 +2,9 @@
 //!
 //! The gate lets every approver change the labels of an approval, so a check that needs all approvals would not see one
 //! that lost them. The run's own list of children still names it.
+//!
+//! While a run is stopping, Tekton makes no child again, and takes one that was deleted off the list. Its pipeline task then
+//! is among those that the run skipped.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +13,17 @@ use serde_json::Value;
 use super::object::{LinkObject, text};
 use super::{
     LineageReason, LineageRefusal, LineageStep, ProofStop, RunKind, approval, labels as own_labels,
-    refused,
+    names, refused,
 };
 use crate::template::RenderedLabels;
 
 /// The first approval that the run asked for, that could have these labels, and that was not found.
-pub(super) fn not_found<'a>(
-    run: &'a Value,
+pub(super) fn not_found(
+    run: &Value,
     labels: &RenderedLabels,
     is_found: &dyn Fn(&str) -> bool,
     steps: &mut usize,
-) -> Result<Option<&'a str>, LineageRefusal> {
+) -> Result<Option<String>, LineageRefusal> {
     match LinkObject::read(run).and_then(|run| search(&run, labels, is_found, steps)) {
         Ok(name) => Ok(name),
         Err(ProofStop::Refused(refusal)) => Err(refusal),
@@ -35,33 +38,61 @@ const LISTS: [(&str, &str); 2] = [
     ("/status/pipelineSpec/finally", "finally"),
 ];
 
-fn search<'a>(
-    run: &LinkObject<'a>,
+/// The reasons for which the pipeline itself leaves out a task. For all others, known or not, the run ended too early.
+const LEFT_OUT: [&str; 3] = [
+    "When Expressions evaluated to false",
+    "Results were missing",
+    "Matrix Parameters have an empty array",
+];
+/// The reason for a task behind one that was skipped for any reason but its `when`.
+const BEHIND_ANOTHER: &str = "Parent Tasks were skipped";
+
+fn search(
+    run: &LinkObject<'_>,
     labels: &RenderedLabels,
     is_found: &dyn Fn(&str) -> bool,
     steps: &mut usize,
-) -> LineageStep<Option<&'a str>> {
+) -> LineageStep<Option<String>> {
     let tasks = || {
         let of = |(list, member_of)| run.list(list).iter().map(move |it| (it, member_of));
         LISTS.into_iter().flat_map(of)
     };
     let children = run.list("/status/childReferences");
-    let Some(left) = steps.checked_sub(tasks().count() + children.len() + 1) else {
+    let skipped = run.list("/status/skippedTasks");
+    let all = tasks().count() + children.len() + skipped.len();
+    let Some(left) = steps.checked_sub(all + 1) else {
         let message = format!("{run} takes too many steps to prove");
         return refused(LineageReason::TooLarge, message);
     };
     *steps = left;
     let asking = tasks().filter(|(it, _)| asks_for_approval(it));
     let asking: BTreeMap<_, _> = asking.map(|(it, of)| (text(it, "/name"), of)).collect();
+    let is_missing = |name: &str, task: &str| {
+        let member_of = asking.get(task);
+        member_of.is_some_and(|it| !is_found(name) && could_have(labels, run, [name, task, it]))
+    };
     let asked = children.iter().filter(|it| RunKind::CustomRun.is(it));
-    let mut missing = asked.filter_map(|child| {
-        let name = text(child, "/name");
-        let task = text(child, "/pipelineTaskName");
-        let member_of = asking.get(task)?;
-        let is_missing = !is_found(name) && could_have(labels, run, [name, task, member_of]);
-        is_missing.then_some(name)
-    });
-    Ok(missing.next())
+    let asked = asked.map(|it| (text(it, "/name").to_owned(), text(it, "/pipelineTaskName")));
+    let forgotten = forgotten(skipped)
+        .filter(|task| asking.contains_key(task))
+        .map(|task| (names::child(run.name, &format!("-{task}")), task));
+    let mut all = asked.chain(forgotten);
+    let missing = all.find(|(name, task)| is_missing(name, task));
+    Ok(missing.map(|(name, _)| name))
+}
+
+/// The pipeline tasks that the run skipped because it ended too early.
+fn forgotten(skipped: &[Value]) -> impl Iterator<Item = &str> {
+    let is_behind = |it: &Value| text(it, "/reason") == BEHIND_ANOTHER;
+    let is_too_early = move |it: &Value| {
+        let reason = text(it, "/reason");
+        reason != BEHIND_ANOTHER && !LEFT_OUT.contains(&reason)
+    };
+    let ended_early = skipped.iter().any(is_too_early);
+    let forgotten = skipped
+        .iter()
+        .filter(move |it| is_too_early(it) || (ended_early && is_behind(it)));
+    forgotten.map(|it| text(it, "/name"))
 }
 
 fn asks_for_approval(task: &Value) -> bool {

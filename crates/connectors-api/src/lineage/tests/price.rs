@@ -79,10 +79,7 @@ fn the_search_for_other_approvals_costs_steps_and_without_any_left_is_refused() 
     let mut search = |mut steps: usize| {
         let before = steps;
         let found = TEKTON.not_found(world.run(), &labels, &|_| false, &mut steps);
-        let found = found
-            .map(|it| it.map(str::to_owned))
-            .map_err(|it| it.reason);
-        (found, before - steps)
+        (found.map_err(|it| it.reason), before - steps)
     };
     let (found, price) = search(1_000);
     assert_eq!(found, Ok(Some("run-wait".to_owned())));

@@ -1,6 +1,6 @@
 //! Approvals that say more than their approvers did, or are not those of the run.
 
-use e2e::api::kinds::{APPROVAL_TASK, CUSTOM_RUN};
+use e2e::api::kinds::{APPROVAL_TASK, CUSTOM_RUN, PIPELINE_RUN, TASK_RUN};
 use serde_json::{Value, json};
 
 use super::{
@@ -148,6 +148,35 @@ pub(super) const ALL: &[Forgery] = &[
         after: |attempt| {
             let fields = json!({"metadata": {"labels": {RUN_LABEL: null}}});
             attempt.patch(APPROVAL_TASK, "review", &fields);
+            approve(attempt);
+        },
+        pod: "deploy-pod",
+        words: &["OtherApprovalMissing"],
+    },
+    Forgery {
+        name: "f28: what asks for an approval is deleted while its run is stopping",
+        run: "f28-forgotten",
+        before: nothing,
+        tasks: |_| {
+            let mut other = deploy_with(&json!({}));
+            other["name"] = "other".into();
+            json!([
+                waits("wait", "alice"),
+                waits("review", "bob"),
+                deploy_with(&json!({})),
+                other,
+            ])
+        },
+        after: |attempt| {
+            let cancelled = json!({"spec": {"status": "TaskRunCancelled"}});
+            attempt.patch(TASK_RUN, "other", &cancelled);
+            attempt.pipelines.work();
+            let api = attempt.gate.api();
+            api.delete(CUSTOM_RUN, &attempt.name("review")).unwrap();
+            attempt.pipelines.work();
+            let run = attempt.gate.object(PIPELINE_RUN, attempt.run);
+            let children = run["status"]["childReferences"].to_string();
+            assert!(!children.contains("f28-forgotten-review"), "{run}");
             approve(attempt);
         },
         pod: "deploy-pod",
