@@ -80,6 +80,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(namesakes::NAMESAKES);
     all.extend(times::TIMES);
     all.extend(arrivals::ARRIVALS);
+    all.extend(arrivals::ORDERS);
     all.extend(runs::RUNS);
     all.extend(forged::FORGED);
     all

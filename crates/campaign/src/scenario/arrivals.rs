@@ -1,4 +1,4 @@
-//! Requests whose approval needs a proof: the parts of the pod's run arrive in any order.
+//! Requests whose approval needs a proof: the parts of the pod's run arrive in every order.
 
 use serde_json::{Value, json};
 
@@ -23,8 +23,8 @@ const fn learned(name: &'static str, before: fn(&Stage), steps: &'static [Step])
     }
 }
 
-/// An approved run arrives in any order.
-pub(super) const ARRIVALS: [Scenario; 11] = [
+/// A part of an approved run arrives last, or is complete last.
+pub(super) const ARRIVALS: [Scenario; 10] = [
     arrives(
         "run-arrives-last",
         |stage| lacking(stage, Part::Run),
@@ -134,31 +134,6 @@ pub(super) const ARRIVALS: [Scenario; 11] = [
             FINISH,
         ],
     ),
-    arrives(
-        "parts-arrive-from-the-end",
-        |stage| {
-            prepared(stage, OF_RUNS);
-            stage.server.collect_garbage(None);
-            stage.put(RELEASE.part(Part::Pod));
-            stage.request_named("for-deploy", RELEASE.pod);
-        },
-        &[
-            PENDING,
-            Do("the approval", |stage| {
-                stage.put(RELEASE.part(Part::Approval));
-                approve(stage);
-            }),
-            A_WHILE,
-            Do("the CustomRun", |it| it.put(RELEASE.part(Part::CustomRun))),
-            A_WHILE,
-            Do("the TaskRun", |it| it.put(RELEASE.part(Part::TaskRun))),
-            A_WHILE,
-            PENDING,
-            Do("the run", |it| it.put(RELEASE.part(Part::Run))),
-            GRANTED,
-            FINISH,
-        ],
-    ),
     learned(
         "pipelines-are-installed-later",
         |stage| {
@@ -184,6 +159,61 @@ pub(super) const ARRIVALS: [Scenario; 11] = [
     ),
 ];
 
+const RUN: Step = Do("the run arrives", |it| it.put(RELEASE.part(Part::Run)));
+const TASK_RUN: Step = Do("the TaskRun arrives", |it| {
+    it.put(RELEASE.part(Part::TaskRun));
+});
+const CUSTOM_RUN: Step = Do("the CustomRun arrives", |it| {
+    it.put(RELEASE.part(Part::CustomRun));
+});
+const APPROVAL: Step = Do("the approval arrives", |stage| {
+    stage.put(RELEASE.part(Part::Approval));
+    approve(stage);
+});
+
+/// The pod waits from the beginning. With three of the other parts nothing is granted yet.
+macro_rules! in_order {
+    ($name:literal, $first:expr, $second:expr, $third:expr, $last:expr) => {
+        arrives(
+            $name,
+            pod_alone,
+            &[
+                PENDING, $first, A_WHILE, $second, A_WHILE, $third, A_WHILE, PENDING, $last,
+                GRANTED, FINISH,
+            ],
+        )
+    };
+}
+
+/// Each order in which the parts can arrive after the pod.
+#[rustfmt::skip]
+pub(super) const ORDERS: [Scenario; 24] = [
+    in_order!("in-order-run-task-run-custom-run-approval", RUN, TASK_RUN, CUSTOM_RUN, APPROVAL),
+    in_order!("in-order-run-task-run-approval-custom-run", RUN, TASK_RUN, APPROVAL, CUSTOM_RUN),
+    in_order!("in-order-run-custom-run-task-run-approval", RUN, CUSTOM_RUN, TASK_RUN, APPROVAL),
+    in_order!("in-order-run-custom-run-approval-task-run", RUN, CUSTOM_RUN, APPROVAL, TASK_RUN),
+    in_order!("in-order-run-approval-task-run-custom-run", RUN, APPROVAL, TASK_RUN, CUSTOM_RUN),
+    in_order!("in-order-run-approval-custom-run-task-run", RUN, APPROVAL, CUSTOM_RUN, TASK_RUN),
+    in_order!("in-order-task-run-run-custom-run-approval", TASK_RUN, RUN, CUSTOM_RUN, APPROVAL),
+    in_order!("in-order-task-run-run-approval-custom-run", TASK_RUN, RUN, APPROVAL, CUSTOM_RUN),
+    in_order!("in-order-task-run-custom-run-run-approval", TASK_RUN, CUSTOM_RUN, RUN, APPROVAL),
+    in_order!("in-order-task-run-custom-run-approval-run", TASK_RUN, CUSTOM_RUN, APPROVAL, RUN),
+    in_order!("in-order-task-run-approval-run-custom-run", TASK_RUN, APPROVAL, RUN, CUSTOM_RUN),
+    in_order!("in-order-task-run-approval-custom-run-run", TASK_RUN, APPROVAL, CUSTOM_RUN, RUN),
+    in_order!("in-order-custom-run-run-task-run-approval", CUSTOM_RUN, RUN, TASK_RUN, APPROVAL),
+    in_order!("in-order-custom-run-run-approval-task-run", CUSTOM_RUN, RUN, APPROVAL, TASK_RUN),
+    in_order!("in-order-custom-run-task-run-run-approval", CUSTOM_RUN, TASK_RUN, RUN, APPROVAL),
+    in_order!("in-order-custom-run-task-run-approval-run", CUSTOM_RUN, TASK_RUN, APPROVAL, RUN),
+    in_order!("in-order-custom-run-approval-run-task-run", CUSTOM_RUN, APPROVAL, RUN, TASK_RUN),
+    in_order!("in-order-custom-run-approval-task-run-run", CUSTOM_RUN, APPROVAL, TASK_RUN, RUN),
+    in_order!("in-order-approval-run-task-run-custom-run", APPROVAL, RUN, TASK_RUN, CUSTOM_RUN),
+    in_order!("in-order-approval-run-custom-run-task-run", APPROVAL, RUN, CUSTOM_RUN, TASK_RUN),
+    in_order!("in-order-approval-task-run-run-custom-run", APPROVAL, TASK_RUN, RUN, CUSTOM_RUN),
+    in_order!("in-order-approval-task-run-custom-run-run", APPROVAL, TASK_RUN, CUSTOM_RUN, RUN),
+    in_order!("in-order-approval-custom-run-run-task-run", APPROVAL, CUSTOM_RUN, RUN, TASK_RUN),
+    in_order!("in-order-approval-custom-run-task-run-run", APPROVAL, CUSTOM_RUN, TASK_RUN, RUN),
+];
+
 fn disown(object: &mut Value) {
     object["metadata"]["ownerReferences"] = json!([]);
 }
@@ -198,6 +228,14 @@ fn restore(stage: &Stage, part: Part, field: &str) {
         }
         (honest, field) => it[field] = honest.clone(),
     });
+}
+
+/// A pod of a run that is not there yet, and its request.
+fn pod_alone(stage: &Stage) {
+    prepared(stage, OF_RUNS);
+    stage.server.collect_garbage(None);
+    stage.put(RELEASE.part(Part::Pod));
+    stage.request_named("for-deploy", RELEASE.pod);
 }
 
 /// An approved run without one part. Garbage collection would delete the objects that the part owns.
