@@ -11,6 +11,7 @@ mod compile;
 mod copy;
 mod fault;
 mod fields;
+mod groups;
 mod independent;
 mod table;
 mod trial;
@@ -29,7 +30,7 @@ use table::Row;
 use trial::Outcome;
 
 /// Faults that a test run tries.
-const SAMPLE: usize = 12;
+const SAMPLE: usize = 8;
 
 /// Without arguments every fault is tried
 #[derive(Args)]

@@ -8,6 +8,7 @@ use anyhow::{Context, ensure};
 use super::{
     copy::Copy,
     fault::{Campaign, Fault},
+    groups,
     table::{self, Tried},
     trial,
 };
@@ -27,8 +28,11 @@ pub(super) fn is_in(fault: &Fault) -> bool {
     PACKAGES.contains(&fault.package.as_str())
 }
 
-/// Tries the faults in packages that the campaign runs, and reports after each. Returns their rows; none
-/// where the result differs from the fault's file.
+/// Tries the faults in packages that the campaign runs. Returns their rows; none where the result differs from the fault's
+/// file.
+///
+/// Faults that the campaign does not see are planted together: while it sees none of them, it sees none of each. Those that
+/// it sees are tried one by one. `tell` hears the rows so far after each group and each fault.
 pub(super) fn try_all<'a>(
     all: &'a [Fault],
     mut faults: Vec<&'a Fault>,
@@ -54,27 +58,53 @@ pub(super) fn try_all<'a>(
         "{plans} plans hold without any fault, {} s",
         began.elapsed().as_secs()
     );
+    let is_unseen = |it: &&Fault| matches!(it.campaign, Campaign::Blind(_));
+    let (unseen, seen): (Vec<_>, Vec<_>) = faults.into_iter().partition(is_unseen);
     let mut tried = Tried::new();
-    for (number, fault) in faults.iter().enumerate() {
+    for group in groups::of(unseen, |file| copy.text(file))? {
+        let began = Instant::now();
+        let mut wrong = Vec::new();
+        groups::narrow(&group, &mut wrong, &mut |faults| {
+            let found = copy.with_all(faults, || self::found(&copy, plans))?;
+            Ok(found.map_or(Ok(()), Err))
+        })?;
+        println!("{} together, {} s:", group.len(), began.elapsed().as_secs());
+        for fault in group {
+            let mut found = wrong.iter().filter(|(other, _)| other.name == fault.name);
+            let said = said(fault, found.next().map(|(_, plan)| plan.as_str()));
+            println!("{}", line(fault, &said));
+            tried.insert(&fault.name, row(fault, said));
+        }
+        tell(&tried)?;
+    }
+    for (number, fault) in seen.iter().enumerate() {
         let began = Instant::now();
         let planted = together(all, fault)?;
         let outcome = copy.with_all(&planted, || self::found(&copy, plans));
         let outcome = outcome.with_context(|| fault.name.clone())?;
         let said = said(fault, outcome.as_deref());
         println!(
-            "{}/{} {} ({}): {} ({} s)",
+            "{}/{} {} ({} s)",
             number + 1,
-            faults.len(),
-            fault.name,
-            fault.breaks,
-            said.as_deref().unwrap_or_else(|problem| problem),
+            seen.len(),
+            line(fault, &said),
             began.elapsed().as_secs(),
         );
-        let row = said.ok().map(|it| format!("{}{it} |", table::start(fault)));
-        tried.insert(&fault.name, row);
+        tried.insert(&fault.name, row(fault, said));
         tell(&tried)?;
     }
     Ok(tried)
+}
+
+/// The result of a trial, as the terminal shows it.
+fn line(fault: &Fault, said: &Result<String, String>) -> String {
+    let said = said.as_deref().unwrap_or_else(|problem| problem);
+    format!("{} ({}): {said}", fault.name, fault.breaks)
+}
+
+/// The row of the table; none if the result differs from the fault's file.
+fn row(fault: &Fault, said: Result<String, String>) -> Option<String> {
+    Some(format!("{}{} |", table::start(fault), said.ok()?))
 }
 
 /// The fault, and the guards that would hide it.

@@ -74,11 +74,15 @@ impl Copy {
         &self.target
     }
 
+    /// The text of a file.
+    pub(super) fn text(&self, file: &str) -> anyhow::Result<String> {
+        fs::read_to_string(self.root.join(file)).with_context(|| file.to_owned())
+    }
+
     /// Plants a fault. Returns the text as it was.
     fn plant(&self, fault: &Fault) -> anyhow::Result<String> {
-        let path = self.root.join(&fault.file);
-        let original = fs::read_to_string(&path).with_context(|| fault.file.clone())?;
-        fs::write(&path, fault.planted_in(&original)?)?;
+        let original = self.text(&fault.file)?;
+        fs::write(self.root.join(&fault.file), fault.planted_in(&original)?)?;
         Ok(original)
     }
 
