@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     cases::{self, Case},
     rendered::{defaults, items, name, of_kind, with},
-    server::{Server, Variant},
+    server::{self, Server, Variant},
 };
 
 /// Belongs to the API itself: its cases are among those of `e2e/tests/api`.
@@ -40,11 +40,8 @@ fn policies() -> Vec<Value> {
 
 fn messages() -> BTreeSet<String> {
     let policies = policies();
-    let validations = policies
-        .iter()
-        .flat_map(|policy| items(&policy["spec"]["validations"]));
-    let messages = validations.map(|validation| validation["message"].as_str().unwrap().to_owned());
-    messages.collect()
+    let messages = policies.iter().flat_map(server::messages);
+    messages.map(str::to_owned).collect()
 }
 
 #[test]
@@ -200,35 +197,26 @@ async fn every_case_is_refused_by_its_rule_alone() {
     let mutants = messages()
         .into_iter()
         .enumerate()
-        .map(|(number, message)| Variant::without(number, &message));
-    let variants: Vec<Variant> = std::iter::once(Variant::whole()).chain(mutants).collect();
-    join_all(
-        variants
-            .iter()
-            .map(|variant| server.prepare(variant, &cases, &policies)),
-    )
-    .await;
+        .map(|(number, message)| Variant::without(number, &message, &cases, &policies));
+    let whole = Variant::whole(&cases, &policies);
+    let variants: Vec<Variant<'_>> = std::iter::once(whole).chain(mutants).collect();
+    join_all(variants.iter().map(|variant| server.prepare(variant))).await;
 
     let mut wrong = Vec::new();
     for variant in &variants {
-        wrong.extend(survivors(&server, variant, &cases).await);
+        wrong.extend(survivors(&server, variant).await);
     }
-    wrong.extend(neighbours(&server, &variants[0], &cases).await);
-    join_all(
-        variants
-            .iter()
-            .map(|variant| server.clean(variant, &cases, &policies)),
-    )
-    .await;
+    wrong.extend(neighbours(&server, &variants[0]).await);
+    join_all(variants.iter().map(|variant| server.clean(variant))).await;
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// The faults of a variant: accepted cases, and refused cases of the removed rule.
-async fn survivors(server: &Server, variant: &Variant, cases: &[Case]) -> Vec<String> {
-    let is_out = |case: &&Case| variant.without.as_ref() == Some(&case.message);
+async fn survivors(server: &Server, variant: &Variant<'_>) -> Vec<String> {
+    let is_out = |case: &&&Case| variant.without.as_ref() == Some(&case.message);
     let deadline = Instant::now() + PATIENCE;
     let mut wrong = loop {
-        let kept = cases.iter().filter(|case| !is_out(case));
+        let kept = variant.cases.iter().filter(|case| !is_out(case));
         let answers = join_all(kept.map(|case| refusal(server, variant, case))).await;
         let wrong: Vec<String> = answers.into_iter().flatten().collect();
         // Policies come into force one after the other, a moment after they were made.
@@ -237,7 +225,7 @@ async fn survivors(server: &Server, variant: &Variant, cases: &[Case]) -> Vec<St
         }
         sleep(Duration::from_millis(100)).await;
     };
-    for case in cases.iter().filter(is_out) {
+    for case in variant.cases.iter().filter(is_out) {
         if let Err(message) = server.attempt(variant, case, &case.refused).await {
             wrong.push(format!("{} without its rule: {message}", case.file));
         }
@@ -246,7 +234,7 @@ async fn survivors(server: &Server, variant: &Variant, cases: &[Case]) -> Vec<St
 }
 
 /// The fault in the refusal of a case.
-async fn refusal(server: &Server, variant: &Variant, case: &Case) -> Option<String> {
+async fn refusal(server: &Server, variant: &Variant<'_>, case: &Case) -> Option<String> {
     match server.attempt(variant, case, &case.refused).await {
         Err(message) if message.contains(&case.message) => None,
         Err(message) => Some(format!("{}: {message}", case.file)),
@@ -257,9 +245,9 @@ async fn refusal(server: &Server, variant: &Variant, case: &Case) -> Option<Stri
     }
 }
 
-async fn neighbours(server: &Server, variant: &Variant, cases: &[Case]) -> Vec<String> {
+async fn neighbours(server: &Server, variant: &Variant<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
-    for case in cases {
+    for case in &variant.cases {
         for (number, attempt) in case.accepted.iter().enumerate() {
             if let Err(message) = server.attempt(variant, case, attempt).await {
                 wrong.push(format!(

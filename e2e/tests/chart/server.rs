@@ -1,6 +1,6 @@
 //! The API server as different people see it, and policies that apply to marked objects only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use e2e::api::kinds::CONFIG_MAP;
 use kube::{
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cases::{Attempt, Case, Verb, Who, write_out},
-    rendered::name,
+    rendered::{items, name},
 };
 
 /// The label of objects that a variant of the policies is about.
@@ -31,9 +31,13 @@ pub(crate) struct Server {
     clients: BTreeMap<Who, Client>,
 }
 
-/// The chart's policies, one of their rules taken out, for marked objects only: many of them live side by side.
-pub(crate) struct Variant {
+/// Policies of the chart, one of their rules taken out, for marked objects only: many of them live side by side.
+pub(crate) struct Variant<'a> {
     mark: String,
+    /// The policies and their bindings.
+    objects: Vec<Value>,
+    /// The cases of the rules of these policies.
+    pub(crate) cases: Vec<&'a Case>,
     /// The rule that is out.
     pub(crate) without: Option<String>,
 }
@@ -72,8 +76,8 @@ impl Server {
     }
 
     /// Makes the objects that must exist before the variant's policies, then the policies.
-    pub(crate) async fn prepare(&self, variant: &Variant, cases: &[Case], policies: &[Value]) {
-        for case in cases {
+    pub(crate) async fn prepare(&self, variant: &Variant<'_>) {
+        for case in &variant.cases {
             if let Some(patch) = &case.existing {
                 let object = self.object(case, variant, patch);
                 let request = self
@@ -84,12 +88,11 @@ impl Server {
                     .unwrap_or_else(|error| panic!("{}: {error}", case.file));
             }
         }
-        for object in policies {
-            let object = variant.of(object);
-            let patch = self.path(&object).patch(
-                name(&object),
+        for object in &variant.objects {
+            let patch = self.path(object).patch(
+                name(object),
                 &PatchParams::apply("chart-tests").force(),
-                &Patch::Apply(&object),
+                &Patch::Apply(object),
             );
             answer(&self.admin, patch.unwrap())
                 .await
@@ -98,15 +101,15 @@ impl Server {
     }
 
     /// Removes the objects of [`Self::prepare`].
-    pub(crate) async fn clean(&self, variant: &Variant, cases: &[Case], policies: &[Value]) {
-        for object in policies {
-            let object = variant.of(object);
+    pub(crate) async fn clean(&self, variant: &Variant<'_>) {
+        for object in &variant.objects {
             let request = self
-                .path(&object)
-                .delete(name(&object), &DeleteParams::default());
+                .path(object)
+                .delete(name(object), &DeleteParams::default());
             answer(&self.admin, request.unwrap()).await.unwrap();
         }
-        for case in cases.iter().filter(|case| case.existing.is_some()) {
+        let existing = variant.cases.iter().filter(|it| it.existing.is_some());
+        for case in existing {
             // Policies still apply for a moment, but they always allow the removal of finalizers.
             let object = self.object(case, variant, &json!({}));
             let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
@@ -120,7 +123,7 @@ impl Server {
     /// The API server's answer to an attempt, as a dry run.
     pub(crate) async fn attempt(
         &self,
-        variant: &Variant,
+        variant: &Variant<'_>,
         case: &Case,
         attempt: &Attempt,
     ) -> Result<(), String> {
@@ -181,7 +184,7 @@ impl Server {
 
     /// The base of a case with a patch, marked as the variant's. `NAME` in it is the case's own name, which
     /// is also the whole name of objects without one.
-    fn object(&self, case: &Case, variant: &Variant, patch: &Value) -> Value {
+    fn object(&self, case: &Case, variant: &Variant<'_>, patch: &Value) -> Value {
         let name = format!("{}-{}", variant.mark, case.file);
         let mut object = case.object(patch);
         json_patch::merge(
@@ -214,39 +217,99 @@ impl Server {
     }
 }
 
-impl Variant {
-    pub(crate) fn whole() -> Self {
+impl<'a> Variant<'a> {
+    pub(crate) fn whole(cases: &'a [Case], policies: &[Value]) -> Self {
+        let mark = "whole".to_owned();
         Self {
-            mark: "whole".to_owned(),
+            objects: policies.iter().map(|it| marked(it, &mark, None)).collect(),
+            mark,
+            cases: cases.iter().collect(),
             without: None,
         }
     }
 
-    pub(crate) fn without(number: usize, message: &str) -> Self {
+    /// The policies that see the objects of a rule's cases, without the rule.
+    pub(crate) fn without(
+        number: usize,
+        message: &str,
+        cases: &'a [Case],
+        policies: &[Value],
+    ) -> Self {
+        let of_rule = cases.iter().filter(|it| it.message == message);
+        let kinds: BTreeSet<_> = of_rule.map(group_and_resource).collect();
+        let seeing = policies
+            .iter()
+            .filter(|it| kinds.iter().any(|kind| sees(it, kind)));
+        let names: BTreeSet<_> = seeing.clone().map(name).collect();
+        let messages: BTreeSet<_> = seeing.flat_map(messages).collect();
+        let is_one = |it: &&Value| {
+            names.contains(
+                it["spec"]["policyName"]
+                    .as_str()
+                    .unwrap_or_else(|| name(it)),
+            )
+        };
+        let mark = format!("m{number:02}");
+        let objects = policies.iter().filter(is_one);
         Self {
-            mark: format!("m{number:02}"),
+            objects: objects.map(|it| marked(it, &mark, Some(message))).collect(),
+            mark,
+            cases: cases
+                .iter()
+                .filter(|it| messages.contains(it.message.as_str()))
+                .collect(),
             without: Some(message.to_owned()),
         }
     }
+}
 
-    /// A policy or a binding of the chart as the variant's own.
-    fn of(&self, object: &Value) -> Value {
-        let mut object = object.clone();
-        let rename = |name: &Value| json!(format!("{}.{}", self.mark, name.as_str().unwrap()));
-        object["metadata"] = json!({"name": rename(&object["metadata"]["name"])});
-        let spec = &mut object["spec"];
-        if spec["policyName"].is_string() {
-            spec["policyName"] = rename(&spec["policyName"]);
-            spec["matchResources"] = json!({"objectSelector": {"matchLabels": {MARK: self.mark}}});
-        }
-        let validations = spec.get_mut("validations").and_then(Value::as_array_mut);
-        for validation in validations.into_iter().flatten() {
-            if validation["message"].as_str() == self.without.as_deref() {
-                validation["expression"] = json!("true");
-            }
-        }
-        object
+/// A policy or a binding of the chart as a variant's own.
+fn marked(object: &Value, mark: &str, without: Option<&str>) -> Value {
+    let mut object = object.clone();
+    let rename = |name: &Value| json!(format!("{mark}.{}", name.as_str().unwrap()));
+    object["metadata"] = json!({"name": rename(&object["metadata"]["name"])});
+    let spec = &mut object["spec"];
+    if spec["policyName"].is_string() {
+        spec["policyName"] = rename(&spec["policyName"]);
+        spec["matchResources"] = json!({"objectSelector": {"matchLabels": {MARK: mark}}});
     }
+    let validations = spec.get_mut("validations").and_then(Value::as_array_mut);
+    for validation in validations.into_iter().flatten() {
+        if validation["message"].as_str() == without {
+            validation["expression"] = json!("true");
+        }
+    }
+    object
+}
+
+/// The messages of a policy's rules.
+pub(crate) fn messages(policy: &Value) -> impl Iterator<Item = &str> {
+    let validations = items(&policy["spec"]["validations"]).iter();
+    validations.map(|validation| validation["message"].as_str().unwrap())
+}
+
+/// The group and the resource of a case's object.
+fn group_and_resource(case: &Case) -> (String, String) {
+    let object = case.object(&json!({}));
+    let types = serde_json::from_value::<kube::core::TypeMeta>(object).unwrap();
+    let gvk = GroupVersionKind::try_from(types).unwrap();
+    let plural = ApiResource::from_gvk(&gvk).plural;
+    (gvk.group, plural)
+}
+
+/// Whether a policy is about a resource or a subresource of it.
+fn sees(policy: &Value, (group, resource): &(String, String)) -> bool {
+    let rules = items(&policy["spec"]["matchConstraints"]["resourceRules"]);
+    let has = |list: &Value, wanted: &str| {
+        items(list).iter().any(|it| {
+            let it = it.as_str().unwrap();
+            let (it, _) = it.split_once('/').unwrap_or((it, ""));
+            it == "*" || it == wanted
+        })
+    };
+    rules
+        .iter()
+        .any(|it| has(&it["apiGroups"], group) && has(&it["resources"], resource))
 }
 
 async fn answer(client: &Client, request: http::Request<Vec<u8>>) -> Result<Value, String> {
