@@ -81,6 +81,12 @@ impl Pipelines {
         self.write_status(CUSTOM_RUN, run, &status_with(result))
     }
 
+    /// The status that the gate writes after the answers so far. None without an answer.
+    pub fn counted(&self, approval: &str) -> Result<Option<Value>, ApiError> {
+        let task = self.api.get(APPROVAL_TASK, approval)?;
+        Ok(task.as_ref().and_then(answers))
+    }
+
     fn create_approval(&self, run: &Value) -> Result<Value, ApiError> {
         let task = self.create(&approval(run))?;
         let approvers = elements(&task["spec"]["approvers"]).iter();

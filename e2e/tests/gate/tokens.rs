@@ -1,12 +1,13 @@
-//! The token that the kubelet hands to the driver appears nowhere else.
+//! The token that the kubelet hands to the driver appears nowhere else, and no private key does.
 
-use e2e::api::kinds::{ACCESS_POLICY, ACCESS_REQUEST, EVENT, POD};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use e2e::api::kinds::{ACCESS_POLICY, ACCESS_REQUEST, EVENT, POD, SECRET};
 use serde_json::Value;
 
 use crate::support::{Approval, Gate, Installation};
 
 #[test]
-fn no_token_is_found_in_logs_events_status_or_metrics() {
+fn no_token_and_no_private_key_is_found_in_logs_events_status_or_metrics() {
     let gate = Gate::alone("tokens");
     let installation = Installation::of(&gate);
     gate.create_policy("release", Approval::SignOff);
@@ -27,10 +28,32 @@ fn no_token_is_found_in_logs_events_status_or_metrics() {
         "too few places were searched: {}",
         told.len()
     );
+    let keys = private_keys(&installation);
+    assert!(!keys.is_empty(), "the installation has no private key");
     for (place, text) in told {
         assert!(!text.is_empty(), "{place} says nothing at all");
         assert_eq!(tokens(&text), Vec::<&str>::new(), "in {place}");
+        let told = keys.iter().filter(|line| text.contains(line.as_str()));
+        assert_eq!(told.count(), 0, "a private key stands in {place}");
     }
+}
+
+/// The lines of the private keys of the installation. A part of a key is told as well as all of it.
+fn private_keys(installation: &Installation<'_>) -> Vec<String> {
+    let secrets = installation.api().list(SECRET, "").unwrap();
+    let values = secrets
+        .iter()
+        .filter_map(|it| it["data"].as_object())
+        .flat_map(|it| it.values());
+    let texts = values.filter_map(|it| {
+        let bytes = STANDARD.decode(it.as_str()?).ok()?;
+        String::from_utf8(bytes).ok()
+    });
+    let keys = texts.filter(|it| it.contains("PRIVATE KEY"));
+    let lines = keys.flat_map(|it| it.lines().map(str::to_owned).collect::<Vec<_>>());
+    lines
+        .filter(|it| it.len() > 40 && !it.starts_with('-'))
+        .collect()
 }
 
 /// Everything that looks like a signed token: three parts of base64, of which the first is a JSON object.

@@ -70,15 +70,15 @@ fn shapes() -> impl Strategy<Value = Shape> {
         (
             0usize..12,
             0usize..3,
-            any::<[bool; 4]>(),
+            any::<[bool; 5]>(),
             approvers,
             any::<proptest::sample::Index>(),
         ),
     )
         .prop_map(|(one, two)| {
             let (run, task, approve, target, uses, matrix, workspace) = one;
-            let (index, attempts, [is_last, asks, own_account, has_template], approvers, needed) =
-                two;
+            let (index, attempts, choices, approvers, needed) = two;
+            let [is_last, asks, own_account, has_template, has_conditions] = choices;
             let approvers: Vec<_> = approvers
                 .into_iter()
                 .map(|(name, is_group)| (is_group, name))
@@ -99,6 +99,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
                 asks,
                 own_account,
                 has_template,
+                has_conditions,
                 workspace,
             }
         })

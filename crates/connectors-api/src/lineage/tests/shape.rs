@@ -70,6 +70,8 @@ pub(super) struct Shape {
     pub(super) asks: bool,
     pub(super) own_account: bool,
     pub(super) has_template: bool,
+    /// Tasks have conditions (`when`), and one of them left a task out.
+    pub(super) has_conditions: bool,
     pub(super) workspace: Workspace,
 }
 
@@ -91,6 +93,7 @@ impl Default for Shape {
             asks: false,
             own_account: false,
             has_template: false,
+            has_conditions: false,
             workspace: Workspace::None,
         }
     }
@@ -281,6 +284,15 @@ impl Shape {
         let ask = json!({"name": "ask", "taskRef": {"apiVersion": "example.com/v1", "kind": "Ask", "name": "a"}});
         let lint = json!({"name": "lint", "taskRef": {"name": "lint", "kind": "Task"}});
         let mut tasks = vec![who, ask, lint, approve];
+        if self.has_conditions {
+            let when =
+                |values: [&str; 1]| json!([{"input": "main", "operator": "in", "values": values}]);
+            let mut scan = tasks[2].clone();
+            scan["name"] = "scan".into();
+            scan["when"] = when(["release"]);
+            tasks.push(scan);
+            deploy["when"] = when(["main"]);
+        }
         let mut spec = json!({});
         if self.is_last {
             spec["finally"] = json!([deploy]);

@@ -52,6 +52,18 @@ pub(super) const ALL: &[Forgery] = &[
         words: &["OtherRun"],
     },
     Forgery {
+        name: "f13: a pod without the label that the selector is made of",
+        run: "f13",
+        before: nothing,
+        tasks: honest,
+        after: |attempt| {
+            attempt.create(&orphan(attempt, "evil", &json!({"app": "evil"})));
+            approve(attempt);
+        },
+        pod: "evil",
+        words: &["SelectorInvalid"],
+    },
+    Forgery {
         name: "f19: a pod that took the derived name before the TaskRun",
         run: "f19",
         before: |attempt| {

@@ -29,9 +29,11 @@ pub(in super::super) fn is_free(at: &str) -> bool {
     // The version of an owner does not matter, its group does.
     let is_version = at.starts_with("/metadata/ownerReferences") && at.ends_with("/apiVersion");
     let free = ["/timeout", "/message", "/blockOwnerDeletion"];
+    // A child that is there was made: its condition has been decided.
+    let is_condition = at.contains("/when/");
     // Other values of a matrix change other children.
     let is_matrix = at.contains("/matrix/");
-    is_version || is_matrix || free.iter().any(|it| at.ends_with(it))
+    is_version || is_matrix || is_condition || free.iter().any(|it| at.ends_with(it))
 }
 
 pub(in super::super) fn changed(value: &mut Value) {

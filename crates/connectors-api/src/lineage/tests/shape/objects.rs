@@ -69,6 +69,10 @@ impl Shape {
             "conditions": [{"type": "Succeeded", "status": "Unknown"}],
             "startTime": "2026-11-21T10:00:00Z",
         });
+        if self.has_conditions {
+            let reason = "When Expressions evaluated to false";
+            run["status"]["skippedTasks"] = json!([{"name": "scan", "reason": reason}]);
+        }
         run
     }
 
