@@ -242,7 +242,7 @@ impl<'a> Variant<'a> {
             .filter(|it| kinds.iter().any(|kind| sees(it, kind)));
         let names: BTreeSet<_> = seeing.clone().map(name).collect();
         let messages: BTreeSet<_> = seeing.flat_map(messages).collect();
-        let is_one = |it: &&Value| {
+        let is_chosen = |it: &&Value| {
             names.contains(
                 it["spec"]["policyName"]
                     .as_str()
@@ -250,7 +250,7 @@ impl<'a> Variant<'a> {
             )
         };
         let mark = format!("m{number:02}");
-        let objects = policies.iter().filter(is_one);
+        let objects = policies.iter().filter(is_chosen);
         Self {
             objects: objects.map(|it| marked(it, &mark, Some(message))).collect(),
             mark,

@@ -32,6 +32,8 @@ const BESIDE_BARE_CALLS: f64 = 1.3;
 /// The short form has few cases, development builds and other parts of a run beside it. There [`MOST`] is the limit of the
 /// median, and nine of ten take no longer than this.
 const SHORT_MOST: Duration = Duration::from_secs(6);
+/// The longest of all in the short form.
+const WORST: Duration = Duration::from_secs(20);
 /// After that the attack has left nothing.
 const CLEAN: Duration = Duration::from_mins(1);
 
@@ -126,9 +128,9 @@ fn late(what: &str, took: &[Duration], calm: &[Duration], bare: f64) -> Vec<Stri
     let limits = if is_long_form() {
         let calm = Times::percentile(calm, 99);
         let factor = FACTOR.max(bare * BESIDE_BARE_CALLS);
-        [(p99, MOST), (p99, calm.mul_f64(factor))]
+        vec![(p99, MOST), (p99, calm.mul_f64(factor))]
     } else {
-        [(median, MOST), (p90, SHORT_MOST)]
+        vec![(median, MOST), (p90, SHORT_MOST), (p99, WORST)]
     };
     let late = limits.into_iter().filter(|(took, most)| took > most);
     late.map(|(took, most)| format!("{what} took {took:?}, and may take {most:?}"))

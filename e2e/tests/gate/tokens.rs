@@ -38,22 +38,25 @@ fn no_token_and_no_private_key_is_found_in_logs_events_status_or_metrics() {
     }
 }
 
-/// The lines of the private keys of the installation. A part of a key is told as well as all of it.
+/// The private keys of the installation as their Secrets have them, and each line of them: a part is told as well as all.
 fn private_keys(installation: &Installation<'_>) -> Vec<String> {
     let secrets = installation.api().list(SECRET, "").unwrap();
     let values = secrets
         .iter()
         .filter_map(|it| it["data"].as_object())
-        .flat_map(|it| it.values());
-    let texts = values.filter_map(|it| {
-        let bytes = STANDARD.decode(it.as_str()?).ok()?;
-        String::from_utf8(bytes).ok()
+        .flat_map(|it| it.values())
+        .filter_map(Value::as_str);
+    let found = values.flat_map(|encoded| {
+        let key = STANDARD.decode(encoded).unwrap_or_default();
+        let key = String::from_utf8(key).unwrap_or_default();
+        let is_key = key.contains("PRIVATE KEY");
+        let lines = key
+            .lines()
+            .filter(|it| it.len() > 40 && !it.starts_with('-'));
+        let all = lines.map(str::to_owned).chain([encoded.to_owned()]);
+        all.filter(|_| is_key).collect::<Vec<_>>()
     });
-    let keys = texts.filter(|it| it.contains("PRIVATE KEY"));
-    let lines = keys.flat_map(|it| it.lines().map(str::to_owned).collect::<Vec<_>>());
-    lines
-        .filter(|it| it.len() > 40 && !it.starts_with('-'))
-        .collect()
+    found.collect()
 }
 
 /// Everything that looks like a signed token: three parts of base64, of which the first is a JSON object.

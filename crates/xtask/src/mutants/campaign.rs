@@ -31,8 +31,8 @@ pub(super) fn is_in(fault: &Fault) -> bool {
 /// Tries the faults in packages that the campaign runs. Returns their rows; none where the result differs from the fault's
 /// file.
 ///
-/// Faults that the campaign does not see are planted together: while it sees none of them, it sees none of each. Those that
-/// it sees are tried one by one. `tell` hears the rows so far after each group and each fault.
+/// Faults that the campaign does not see are planted together, so that few builds try all. One of them could hide another
+/// one. Those that the campaign sees are tried one by one. `tell` hears the rows so far after each group and each fault.
 pub(super) fn try_all<'a>(
     all: &'a [Fault],
     mut faults: Vec<&'a Fault>,
@@ -65,10 +65,16 @@ pub(super) fn try_all<'a>(
         let began = Instant::now();
         let mut wrong = Vec::new();
         groups::narrow(&group, &mut wrong, &mut |faults| {
-            let found = copy.with_all(faults, || self::found(&copy, plans))?;
+            let found = copy.with_all(faults, || self::found(&copy, plans));
+            let found = found.with_context(|| names(faults))?;
+            println!(
+                "{} together, {} s: {}",
+                faults.len(),
+                began.elapsed().as_secs(),
+                found.as_deref().unwrap_or("not seen")
+            );
             Ok(found.map_or(Ok(()), Err))
         })?;
-        println!("{} together, {} s:", group.len(), began.elapsed().as_secs());
         for fault in group {
             let mut found = wrong.iter().filter(|(other, _)| other.name == fault.name);
             let said = said(fault, found.next().map(|(_, plan)| plan.as_str()));
@@ -94,6 +100,11 @@ pub(super) fn try_all<'a>(
         tell(&tried)?;
     }
     Ok(tried)
+}
+
+fn names(faults: &[&Fault]) -> String {
+    let names: Vec<_> = faults.iter().map(|it| it.name.as_str()).collect();
+    names.join(", ")
 }
 
 /// The result of a trial, as the terminal shows it.

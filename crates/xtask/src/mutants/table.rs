@@ -162,7 +162,10 @@ pub(super) fn caught(fault: &Fault) -> Vec<String> {
 /// The texts about the campaign in the row of a fault.
 pub(super) fn found(fault: &Fault) -> Vec<String> {
     match &fault.campaign {
-        Campaign::Finds { with } => with.iter().map(|it| format!("`{it}`")).collect(),
+        Campaign::Finds { with } => {
+            let with = with.iter().map(|it| format!("`{it}`"));
+            with.chain([" by `".to_owned()]).collect()
+        }
         Campaign::Blind(why) => vec![why.clone()],
     }
 }

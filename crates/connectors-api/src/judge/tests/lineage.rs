@@ -297,32 +297,32 @@ fn only_approvals_that_the_check_would_select_are_waited_for() {
 /// While a run is stopping, Tekton takes a deleted child off the list and does not make it again.
 #[test]
 fn an_approval_that_a_run_skipped_because_it_ended_too_early_is_waited_for() {
+    let results = "Results were missing";
     let early = [
         "PipelineRun was stopping",
         "PipelineRun was gracefully stopped",
         "PipelineRun timeout has been reached",
         "PipelineRun Tasks timeout has been reached",
-        "a reason that nobody knows",
+        "a reason of a later version",
         "",
+        results,
     ];
-    let of_the_pipeline = [
-        "When Expressions evaluated to false",
-        "Results were missing",
-        "Matrix Parameters have an empty array",
-    ];
+    let condition = "When Expressions evaluated to false";
+    let of_the_pipeline = [condition, "Matrix Parameters have an empty array"];
     let behind = "Parent Tasks were skipped";
     let alone = |reason| json!([{"name": "review", "reason": reason}]);
-    let after =
-        |reason| json!([{"name": "build", "reason": reason}, {"name": "review", "reason": behind}]);
+    let after = |reason, own| json!([{"name": "build", "reason": reason}, {"name": "review", "reason": own}]);
     let mut table: Vec<(Value, AccessCheckReady)> = vec![
         (json!([]), Passed),
         (json!([{"name": "build", "reason": early[0]}]), Passed),
         (alone(behind), Passed),
+        // The results of a task that its condition left out.
+        (after(condition, results), Passed),
     ];
     table.extend(early.map(|it| (alone(it), Pending)));
-    table.extend(early.map(|it| (after(it), Pending)));
+    table.extend(early.map(|it| (after(it, behind), Pending)));
     table.extend(of_the_pipeline.map(|it| (alone(it), Passed)));
-    table.extend(of_the_pipeline.map(|it| (after(it), Passed)));
+    table.extend(of_the_pipeline.map(|it| (after(it, behind), Passed)));
     for (skipped, expected) in table {
         let mut world = World::honest();
         with_review(&mut world);
@@ -337,9 +337,9 @@ fn an_approval_that_a_run_skipped_because_it_ended_too_early_is_waited_for() {
     }
 }
 
-/// An approval that stands there under the name of a forgotten one has to be proven as well.
+/// An approval under the name of a forgotten one has to be proven as well.
 #[test]
-fn what_takes_the_name_of_a_forgotten_approval_does_not_take_its_place() {
+fn another_object_under_the_name_of_a_forgotten_approval_does_not_take_its_place() {
     let mut world = World::honest();
     let mut squatted = with_review(&mut world);
     let status = &mut world.run()["status"];

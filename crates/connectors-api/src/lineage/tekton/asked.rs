@@ -38,13 +38,13 @@ const LISTS: [(&str, &str); 2] = [
     ("/status/pipelineSpec/finally", "finally"),
 ];
 
-/// The reasons for which the pipeline itself leaves out a task. For all others, known or not, the run ended too early.
-const LEFT_OUT: [&str; 3] = [
-    "When Expressions evaluated to false",
-    "Results were missing",
-    "Matrix Parameters have an empty array",
-];
-/// The reason for a task behind one that was skipped for any reason but its `when`.
+/// The reason for a task whose own condition is not met.
+const BY_CONDITION: &str = "When Expressions evaluated to false";
+/// The reason for a task without the results that it refers to. It also stands where their task failed.
+const BY_RESULTS: &str = "Results were missing";
+/// The reason for a matrix without values.
+const BY_MATRIX: &str = "Matrix Parameters have an empty array";
+/// The reason for a task behind one that was skipped for any reason but its condition.
 const BEHIND_ANOTHER: &str = "Parent Tasks were skipped";
 
 fn search(
@@ -81,17 +81,21 @@ fn search(
     Ok(missing.map(|(name, _)| name))
 }
 
-/// The pipeline tasks that the run skipped because it ended too early.
+/// The pipeline tasks that the run skipped because it ended too early, or for an unknown reason. The others are those that
+/// the pipeline itself left out.
 fn forgotten(skipped: &[Value]) -> impl Iterator<Item = &str> {
-    let is_behind = |it: &Value| text(it, "/reason") == BEHIND_ANOTHER;
-    let is_too_early = move |it: &Value| {
-        let reason = text(it, "/reason");
-        reason != BEHIND_ANOTHER && !LEFT_OUT.contains(&reason)
+    let is_for = |it: &Value, reason: &str| text(it, "/reason") == reason;
+    let has_condition = skipped.iter().any(|it| is_for(it, BY_CONDITION));
+    let is_left_out = move |it: &Value| match text(it, "/reason") {
+        BY_CONDITION | BY_MATRIX => true,
+        BY_RESULTS => has_condition,
+        _ => false,
     };
+    let is_too_early = move |it: &Value| !is_left_out(it) && !is_for(it, BEHIND_ANOTHER);
     let ended_early = skipped.iter().any(is_too_early);
     let forgotten = skipped
         .iter()
-        .filter(move |it| is_too_early(it) || (ended_early && is_behind(it)));
+        .filter(move |it| is_too_early(it) || (ended_early && is_for(it, BEHIND_ANOTHER)));
     forgotten.map(|it| text(it, "/name"))
 }
 

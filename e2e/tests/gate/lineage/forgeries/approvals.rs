@@ -154,7 +154,7 @@ pub(super) const ALL: &[Forgery] = &[
         words: &["OtherApprovalMissing"],
     },
     Forgery {
-        name: "f28: what asks for an approval is deleted while its run is stopping",
+        name: "f28: the CustomRun of an approval is deleted while its run is stopping",
         run: "f28-forgotten",
         before: nothing,
         tasks: |_| {
