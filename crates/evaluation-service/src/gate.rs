@@ -26,6 +26,10 @@ use tower::util::BoxCloneSyncService;
 use tower::{Service as TowerService, ServiceExt};
 
 use crate::auth::Caller;
+use crate::call_names::{
+    BATCH_CHECK_ACCESS, CHECK_ACCESS, COUNTED_CALLS, EVALUATE_CHECKS, OTHER, VALIDATE_POLICY,
+    WATCH_ACCESS,
+};
 use crate::caller_quotas::Rpc;
 use crate::error::Refused;
 use crate::health::Healthy;
@@ -48,22 +52,6 @@ const LONGEST_PROBE: usize = 1024;
 /// Health requests at the same time, and the time for each.
 const PROBES: usize = 64;
 const PROBE_WITHIN: Duration = Duration::from_secs(2);
-
-const CHECK_ACCESS: &str = "CheckAccess";
-const EVALUATE_CHECKS: &str = "EvaluateChecks";
-const BATCH_CHECK_ACCESS: &str = "BatchCheckAccess";
-const VALIDATE_POLICY: &str = "ValidatePolicy";
-const WATCH_ACCESS: &str = "WatchAccess";
-const CALLS: [&str; 8] = [
-    CHECK_ACCESS,
-    BATCH_CHECK_ACCESS,
-    WATCH_ACCESS,
-    EVALUATE_CHECKS,
-    VALIDATE_POLICY,
-    "WhoCan",
-    "ReviewToken",
-    "Explain",
-];
 
 const BATCHES: &str = "/connectors.evaluation.v1.Evaluation/BatchCheckAccess";
 const HEALTH: &str = "/grpc.health.v1.Health/";
@@ -141,8 +129,8 @@ impl Gate {
             return self.behind.probe(request).await;
         }
         let call = path.rsplit('/').next().unwrap_or_default();
-        let call = CALLS.into_iter().find(|known| *known == call);
-        let call = call.unwrap_or("other");
+        let call = COUNTED_CALLS.into_iter().find(|known| *known == call);
+        let call = call.unwrap_or(OTHER);
         let behind = Arc::clone(&self.behind);
         let refused = |refused: Refused| {
             let metrics = &behind.service.metrics;

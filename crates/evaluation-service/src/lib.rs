@@ -27,6 +27,7 @@ pub mod who_can;
 pub mod world;
 
 mod batch;
+mod call_names;
 mod clock;
 mod explain;
 mod gate;

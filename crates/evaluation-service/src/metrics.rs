@@ -9,15 +9,21 @@ use rego_workers::{ModuleOutcome, PoolWatcher};
 use service_kit::families;
 use tonic::Code;
 
+use crate::call_names::COUNTED_CALLS;
+
 const SECONDS: &[f64] = &[
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
+/// The codes of calls that the service failed to answer. A rate over their first occurrence needs a zero before it.
+const FAILED: [&str; 2] = ["Internal", "Unavailable"];
+
 families! {
     /// The metrics of the service. No label takes a value that a caller chooses.
     pub struct Metrics {
-        calls: counters(
-            "connectors_evaluation_calls_total", "Calls, by what was asked and the gRPC code of the answer", &["call", "code"]
+        calls: counters_of_pairs(
+            "connectors_evaluation_calls_total", "Calls, by what was asked and the gRPC code of the answer",
+            &["call", "code"], (&COUNTED_CALLS, &FAILED)
         ),
         call_seconds: histograms("connectors_evaluation_call_seconds", "Time to the answer of a call", SECONDS, &["call"]),
         decisions: counters_of(

@@ -28,7 +28,7 @@ use crate::{
     cache::{Job, World},
     checks::{Checks, Inspections},
     events::Events,
-    metrics::Metrics,
+    metrics::{Metrics, PolicyFailureCause},
     observe::{Observer, PolicyLive},
     plan::{self, Cached, MOST_BYTES, Observed, Plan, PolicySeen, objects, status::Summary},
     seen::{Managed, Name, OwnerPolicy},
@@ -50,15 +50,16 @@ pub enum ReconcileError {
 
 impl LookError for ReconcileError {
     fn word(&self) -> &'static str {
-        match self {
-            Self::Read(_) => "read",
-            Self::Apply(ApplyError::Conflict(_)) => "conflict",
-            Self::Apply(ApplyError::NameTaken(..)) => "name-taken",
-            Self::Apply(ApplyError::Stale) => "stale",
-            Self::Apply(ApplyError::NotLeading) => "not-leading",
-            Self::Apply(ApplyError::Call(_)) => "apply",
-            Self::Panicked => "panic",
-        }
+        let cause = match self {
+            Self::Read(_) => PolicyFailureCause::Read,
+            Self::Apply(ApplyError::Conflict(_)) => PolicyFailureCause::Conflict,
+            Self::Apply(ApplyError::NameTaken(..)) => PolicyFailureCause::NameTaken,
+            Self::Apply(ApplyError::Stale) => PolicyFailureCause::Stale,
+            Self::Apply(ApplyError::NotLeading) => PolicyFailureCause::NotLeading,
+            Self::Apply(ApplyError::Call(_)) => PolicyFailureCause::Apply,
+            Self::Panicked => PolicyFailureCause::Panic,
+        };
+        cause.as_str()
     }
 
     fn notice(&self) -> Notice {

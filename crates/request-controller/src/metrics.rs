@@ -8,7 +8,7 @@ use connectors_api::{
     reason::Ready,
 };
 use jiff::Timestamp;
-use service_kit::{clock::seconds_between, families};
+use service_kit::{clock::seconds_between, families, label_values};
 
 use crate::{cache::Counts, plan::gate::GateEnd};
 
@@ -25,6 +25,30 @@ fn phases() -> Vec<&'static str> {
 
 fn reasons() -> Vec<&'static str> {
     Ready::ALL.iter().map(|it| it.as_str()).collect()
+}
+
+label_values! {
+    /// Why a look at a request or grant failed.
+    pub enum RequestFailureCause {
+        /// The objects that decide could not be read.
+        Observe = "observe",
+        /// Another write was faster.
+        Conflict = "conflict",
+        /// An object with a name of ours is not ours, or not as it was written.
+        NotOurs = "not-ours",
+        /// The reads were too old.
+        Stale = "stale",
+        /// Another process leads.
+        NotLeading = "not-leading",
+        /// The status could not be written.
+        Unrecorded = "unrecorded",
+        /// Another write failed.
+        Apply = "apply",
+        /// A read before the decision failed.
+        Read = "read",
+        /// The look panicked.
+        Panic = "panic",
+    }
 }
 
 families! {
@@ -53,8 +77,9 @@ families! {
             &["verb", "resource"]
         ),
         /// Failed reconciliations of a request or grant.
-        pub failures: counters(
-            "connectors_request_failures_total", "Looks at a request or grant that failed and are repeated", &["cause"]
+        pub failures: counters_of(
+            "connectors_request_failures_total", "Looks at a request or grant that failed and are repeated", &["cause"],
+            RequestFailureCause::WORDS
         ),
         /// Reconciliations that panicked.
         pub panics: counter("connectors_request_panics_total", "Looks that panicked"),
@@ -217,6 +242,18 @@ mod tests {
         metrics.finished(&of("Revoked", None), &after);
         assert_eq!(metrics.revoking.get_sample_count(), 1);
         assert!((metrics.revoking.get_sample_sum() - 40.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn the_failures_of_each_cause_are_there_from_the_start() {
+        let registry = Registry::new();
+        let _metrics = Metrics::register(&registry).unwrap();
+        let text = prometheus::TextEncoder::new().encode_to_string(&registry.gather());
+        let text = text.unwrap();
+        for cause in RequestFailureCause::WORDS {
+            let line = format!("connectors_request_failures_total{{cause=\"{cause}\"}} 0\n");
+            assert!(text.contains(&line), "{line}{text}");
+        }
     }
 
     #[test]

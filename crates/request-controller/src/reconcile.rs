@@ -32,7 +32,7 @@ use crate::{
     cache::{Job, World},
     events::Events,
     grant,
-    metrics::{Metrics, RequestGauges},
+    metrics::{Metrics, RequestFailureCause, RequestGauges},
     observe::{ObserveError, Observer},
     plan::{
         self, Terms, Told,
@@ -66,21 +66,22 @@ pub enum ReconcileError {
 
 impl LookError for ReconcileError {
     fn word(&self) -> &'static str {
-        match self {
-            Self::Observe(_) => "observe",
-            Self::Apply(ApplyError::Conflict(_)) => "conflict",
+        let cause = match self {
+            Self::Observe(_) => RequestFailureCause::Observe,
+            Self::Apply(ApplyError::Conflict(_)) => RequestFailureCause::Conflict,
             Self::Apply(
                 ApplyError::NotOurs(_) | ApplyError::NotExact(..) | ApplyError::Foreign(..),
-            ) => "not-ours",
-            Self::Apply(ApplyError::Stale) | Self::TooSlow => "stale",
-            Self::Apply(ApplyError::NotLeading) => "not-leading",
-            Self::Apply(ApplyError::Unrecorded(_)) => "unrecorded",
+            ) => RequestFailureCause::NotOurs,
+            Self::Apply(ApplyError::Stale) | Self::TooSlow => RequestFailureCause::Stale,
+            Self::Apply(ApplyError::NotLeading) => RequestFailureCause::NotLeading,
+            Self::Apply(ApplyError::Unrecorded(_)) => RequestFailureCause::Unrecorded,
             Self::Apply(ApplyError::Call(_) | ApplyError::Kept(..) | ApplyError::Stuck(..)) => {
-                "apply"
+                RequestFailureCause::Apply
             }
-            Self::Call(_) => "read",
-            Self::Panicked => "panic",
-        }
+            Self::Call(_) => RequestFailureCause::Read,
+            Self::Panicked => RequestFailureCause::Panic,
+        };
+        cause.as_str()
     }
 
     fn notice(&self) -> Notice {

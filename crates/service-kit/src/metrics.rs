@@ -214,11 +214,41 @@ macro_rules! families {
     (@type histograms) => { ::prometheus::HistogramVec };
 }
 
+/// Declares an enum whose variants are all values of a label. A family can have all of them from the start.
+#[macro_export]
+macro_rules! label_values {
+    ($(#[$about:meta])* $visible:vis enum $name:ident {
+        $($(#[$value_about:meta])* $value:ident = $word:literal,)+
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $visible enum $name { $($(#[$value_about])* $value,)+ }
+
+        impl $name {
+            /// Every value, as the metrics have it.
+            $visible const WORDS: &[&str] = &[$($word),+];
+
+            /// The value, as the metrics have it.
+            #[must_use]
+            $visible const fn as_str(self) -> &'static str {
+                match self { $(Self::$value => $word,)+ }
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use prometheus::TextEncoder;
 
     use super::*;
+
+    label_values! {
+        enum Size {
+            Small = "small",
+            Large = "very-large",
+        }
+    }
 
     families! {
         struct All {
@@ -230,6 +260,7 @@ mod tests {
             f: known("connectors_f", "F"),
             g: known("connectors_g", "G"),
             h: counters_of_pairs("connectors_h_total", "H", &["x", "y"], (&["1"], &["a", "b"])),
+            i: counters_of("connectors_i_total", "I", &["size"], Size::WORDS),
         }
     }
 
@@ -244,6 +275,10 @@ mod tests {
         metrics.f.set(0);
         metrics.h.with_label_values(&["1", "b"]).inc();
         metrics.e.with_label_values(&["2"]).inc();
+        let large = Size::Large.as_str();
+        metrics.i.with_label_values(&[large]).inc();
+        let small = metrics.i.with_label_values(&[Size::Small.as_str()]);
+        assert_eq!(small.get(), 0);
         let text = TextEncoder::new().encode_to_string(&registry.gather());
         let text = text.unwrap();
         for line in [
@@ -255,6 +290,7 @@ mod tests {
             "connectors_d_seconds_bucket{le=\"1\"} 1\n",
             "connectors_f 0\n",
             "connectors_h_total{x=\"1\",y=\"a\"} 0\nconnectors_h_total{x=\"1\",y=\"b\"} 1\n",
+            "connectors_i_total{size=\"small\"} 0\nconnectors_i_total{size=\"very-large\"} 1\n",
         ] {
             assert!(text.contains(line), "{text}");
         }

@@ -23,7 +23,10 @@ use thiserror::Error;
 use tokio::{sync::watch, time::sleep};
 use tracing::{debug, info, warn};
 
-use crate::{evaluator, metrics::CertificateMetrics};
+use crate::{
+    evaluator,
+    metrics::{CertificateMetrics, RenewedObject},
+};
 use apply::{ApplyError, apply};
 use observe::{Observed, observe};
 use plan::{CertificateStep, Server, plan};
@@ -154,15 +157,16 @@ impl Keeper {
     }
 
     fn took(&self, step: &CertificateStep) {
-        let what = match step {
-            CertificateStep::MakeAuthority => "authority",
-            CertificateStep::Publish(_) => "bundle",
-            CertificateStep::Announce(_) => "announcement",
-            CertificateStep::Issue(server) => server.secret(),
+        let object = match step {
+            CertificateStep::MakeAuthority => RenewedObject::Authority,
+            CertificateStep::Publish(_) => RenewedObject::Bundle,
+            CertificateStep::Announce(_) => RenewedObject::Announcement,
+            CertificateStep::Issue(Server::Webhook) => RenewedObject::Webhook,
+            CertificateStep::Issue(Server::Evaluation) => RenewedObject::Evaluation,
             CertificateStep::Rest => return,
         };
-        info!(what, "certificates renewed");
-        self.metrics.renewed(what);
+        info!(what = object.as_str(), "certificates renewed");
+        self.metrics.renewed(object);
     }
 
     /// Trusts the published authorities.

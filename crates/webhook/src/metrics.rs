@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prometheus::Registry;
-use service_kit::{certificate::Validity, families};
+use service_kit::{certificate::Validity, families, label_values};
 
 use crate::page::Page;
 
@@ -35,14 +35,31 @@ families! {
     }
 }
 
+label_values! {
+    /// The object of a write that keeps the certificates.
+    pub(crate) enum RenewedObject {
+        /// The stored authority.
+        Authority = "authority",
+        /// The `ConfigMap` with the published authorities.
+        Bundle = "bundle",
+        /// The webhook configurations.
+        Announcement = "announcement",
+        /// The certificate of the webhook.
+        Webhook = "webhook-tls",
+        /// The certificate of the evaluation service.
+        Evaluation = "evaluation-service-tls",
+    }
+}
+
 families! {
     /// How the certificates stand.
     pub(crate) struct CertificateMetrics {
         ends: fractions(
             "connectors_certificate_not_after_timestamp_seconds", "When a stored certificate ends, in seconds since 1970", &["certificate"]
         ),
-        renewals: counters(
-            "connectors_certificate_renewals_total", "Writes of this process to keep the certificates", &["object"]
+        renewals: counters_of(
+            "connectors_certificate_renewals_total", "Writes of this process to keep the certificates", &["object"],
+            RenewedObject::WORDS
         ),
         failures: counter(
             "connectors_certificate_failures_total", "Attempts to bring the certificates in order that failed"
@@ -163,8 +180,8 @@ impl CertificateMetrics {
         self.ends.with_label_values(&[certificate]).set(ends);
     }
 
-    pub(crate) fn renewed(&self, object: &str) {
-        self.renewals.with_label_values(&[object]).inc();
+    pub(crate) fn renewed(&self, object: RenewedObject) {
+        self.renewals.with_label_values(&[object.as_str()]).inc();
     }
 
     pub(crate) fn failed(&self) {

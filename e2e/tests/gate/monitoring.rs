@@ -17,30 +17,6 @@ use crate::support::{Approval, Gate, Installation, Prometheus, name, wait_until}
 /// The alert that waits for longest, by its expression.
 const STUCK: &str = "ConnectorsRevocationStuck";
 
-/// Queries without data while nothing goes wrong: words that such a query contains, and why.
-const EMPTY_IN_CALM: [(&[&str], &str); 5] = [
-    (
-        &["connectors_request_failures_total"],
-        "no look at a request failed",
-    ),
-    (
-        &["connectors_policy_failures_total"],
-        "no look at a policy failed",
-    ),
-    (
-        &["connectors_evaluation_unreadable_objects_total"],
-        "every object can be read",
-    ),
-    (
-        &["connectors_evaluation_calls_total", "Internal|Unavailable"],
-        "no call failed",
-    ),
-    (
-        &["connectors_certificate_renewals_total"],
-        "a process that found certificates wrote none",
-    ),
-];
-
 /// The alerts as they are shipped, without their patience: the test has none.
 fn impatient_alerts() -> Value {
     let path = repository().join("deploy/alerts/connectors-approval.yaml");
@@ -86,23 +62,12 @@ fn questions() -> Vec<String> {
     questions
 }
 
-/// Why a query may have no data in calm.
-fn calm(query: &str) -> Option<&'static str> {
-    let mut empty = EMPTY_IN_CALM.iter();
-    let found = empty.find(|(words, _)| words.iter().all(|it| query.contains(it)));
-    found.map(|(_, why)| *why)
-}
-
-/// Waits until all of these give data, but for what has none in calm.
+/// Waits until all of these give data.
 fn expect_data(prometheus: &Prometheus, queries: &BTreeSet<String>) {
-    let listed: BTreeSet<_> = queries.iter().filter_map(|it| calm(it)).collect();
     let empty = || {
         let empty = queries.iter().filter_map(|query| {
-            let answer = prometheus.query(query);
-            let why = match answer {
+            let why = match prometheus.query(query) {
                 Ok(samples) if !samples.is_empty() => return None,
-                // It may have data: something may have gone wrong before.
-                Ok(_) if calm(query).is_some() => return None,
                 Ok(_) => "no data".to_owned(),
                 Err(error) => error,
             };
@@ -116,11 +81,6 @@ fn expect_data(prometheus: &Prometheus, queries: &BTreeSet<String>) {
         }
     };
     poll("an answer to every query", Deadline::after(PATIENCE), empty).unwrap();
-    assert_eq!(
-        listed.len(),
-        EMPTY_IN_CALM.len(),
-        "{listed:?}: no query has the words of the others"
-    );
 }
 
 /// Waits until these alerts fire: their names, and labels that they have.

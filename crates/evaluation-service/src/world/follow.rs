@@ -56,6 +56,8 @@ impl Follow<'_> {
     }
 
     fn start_one<K: Source, P: Parse<K> + 'static>(&self, tasks: &mut Tasks) {
+        // There from the start: a counter that begins at one has not grown.
+        self.metrics.dropped.with_label_values(&[K::NAME]);
         let alive = Arc::new(Notify::new());
         let mut ready = Some(self.readiness.part(K::NAME));
         let (heard, noticed) = (Arc::clone(self.shared), Arc::clone(&alive));

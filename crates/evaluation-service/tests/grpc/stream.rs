@@ -131,6 +131,30 @@ async fn a_question_without_fields_is_refused() {
 }
 
 #[tokio::test]
+async fn what_an_alert_asks_about_is_shown_before_it_happens() {
+    let world = World::new().await;
+    let failed = |call: &str, code: &str| {
+        let line = format!("connectors_evaluation_calls_total{{call=\"{call}\",code=\"{code}\"}}");
+        world.metric(&line)
+    };
+    for call in ["CheckAccess", "WatchAccess", "ReviewToken", "other"] {
+        assert_eq!(failed(call, "Internal"), "0");
+        assert_eq!(failed(call, "Unavailable"), "0");
+        // No caller made such a call, and no alert asks for it.
+        assert_eq!(failed(call, "InvalidArgument"), "");
+    }
+    for kind in [
+        "roles",
+        "clusterrolebindings",
+        "accessrequests",
+        "namespaces",
+    ] {
+        let line = format!("connectors_evaluation_unreadable_objects_total{{kind=\"{kind}\"}}");
+        assert_eq!(world.metric(&line), "0", "{kind}");
+    }
+}
+
+#[tokio::test]
 async fn without_a_token_nothing_is_read_and_nobody_is_asked() {
     let world = World::new().await;
     let mut stub = EvaluationClient::new(world.channel());

@@ -2,14 +2,14 @@ use std::sync::Mutex;
 
 use http::{Method, StatusCode};
 use jiff::SignedDuration;
-use prometheus::Registry;
+use prometheus::{Registry, proto::MetricFamily};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use service_kit::readiness::{Readiness, Status};
 
 use super::*;
 use crate::{
-    metrics::Metrics,
+    metrics::{Metrics, RenewedObject},
     testing::{FakeApi, MUTATING, NAMESPACE, VALIDATING, config_map, secret},
 };
 use x509::{Authority, RootCertificate, ServerIdentity};
@@ -22,6 +22,7 @@ struct Replica {
     readiness: Readiness,
     serving: Serving,
     now: Arc<Mutex<Timestamp>>,
+    registry: Registry,
 }
 
 impl Replica {
@@ -40,12 +41,13 @@ impl Replica {
         let ready = readiness.part("certificate");
         start.ready();
         let serving = Serving::default();
+        let registry = Registry::new();
         let keeper = Keeper::new(
             store,
             Arc::new(move || *clock.lock().unwrap()),
             serving.clone(),
             crate::evaluator::trust().0,
-            Metrics::register(&Registry::new()).unwrap().certificates,
+            Metrics::register(&registry).unwrap().certificates,
             ready,
         );
         Self {
@@ -53,6 +55,7 @@ impl Replica {
             readiness,
             serving,
             now,
+            registry,
         }
     }
 
@@ -63,6 +66,17 @@ impl Replica {
     fn later(&self, time: SignedDuration) {
         let mut now = self.now.lock().unwrap();
         *now = now.checked_add(time).unwrap();
+    }
+
+    /// The counted writes of each object, as a scrape shows them.
+    fn renewals(&self) -> Vec<String> {
+        let families = self.registry.gather();
+        let mut families = families.iter();
+        let family = families.find(|it| it.name() == "connectors_certificate_renewals_total");
+        let counters = family.into_iter().flat_map(MetricFamily::get_metric);
+        counters
+            .map(|it| it.get_counter().get_value().to_string())
+            .collect()
     }
 
     async fn pass(&mut self) {
@@ -88,12 +102,21 @@ fn accepted(api: &FakeApi, now: Timestamp) -> bool {
         })
 }
 
+#[test]
+fn the_metric_names_the_secrets_of_the_servers() {
+    let words = [RenewedObject::Webhook, RenewedObject::Evaluation].map(RenewedObject::as_str);
+    assert_eq!(words, Server::ALL.map(Server::secret));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_fresh_installation_gets_everything_in_the_order_of_trust() {
     let api = FakeApi::installed();
     let mut replica = Replica::new(&api);
     assert!(!replica.ready());
+    let each = |writes| [writes; RenewedObject::WORDS.len()];
+    assert_eq!(replica.renewals(), each("0"));
     replica.pass().await;
+    assert_eq!(replica.renewals(), each("1"));
     let order = [
         secret("connectors-ca"),
         config_map("connectors-ca"),
