@@ -1,9 +1,11 @@
-//! The how-tos, the tutorial and the page about migration: each of their commands is run, and prints what they show.
+//! The how-tos, the tutorial and the pages about migration and troubleshooting: each of their commands is run, and
+//! prints what they show.
 
 mod approvers;
 mod migration;
 mod pipelines;
 mod transcript;
+mod troubleshooting;
 
 use std::{
     env,
@@ -16,7 +18,9 @@ use std::{
 };
 
 use e2e::{
-    ClusterName, Progress, Target, demo,
+    ClusterName, Progress, Target,
+    api::kinds::NAMESPACE,
+    demo,
     images::{Image, programs_dir},
     repository,
 };
@@ -200,6 +204,37 @@ fn every_how_to_does_what_it_shows() {
             .collect()
     });
     assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// Namespaces that commands of a page made, until this is dropped.
+struct Made<'a>(&'a Gate, &'a [String]);
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        for namespace in self.1 {
+            if let Err(error) = self.0.api().delete(NAMESPACE, namespace) {
+                eprintln!("namespace {namespace} stays: {error}");
+            }
+        }
+    }
+}
+
+/// The other tests have namespaces of their own in place of these.
+#[test]
+fn every_how_to_begins_in_two_namespaces() {
+    let gate = Gate::empty("how-to-begins");
+    let page = fs::read_to_string(repository().join("docs/how-to.md")).unwrap();
+    assert!(!page.contains("```console"), "a block that nothing runs");
+    let own = NAMESPACES.map(|it| format!("{}-{it}", gate.namespace()));
+    let _made = Made(&gate, &own);
+    let in_place: Vec<Replaced<'_>> = NAMESPACES
+        .into_iter()
+        .zip(own.iter().map(String::as_str))
+        .collect();
+    play("how-to.md", session::blocks(&page), &in_place);
+    for namespace in &own {
+        gate.object(NAMESPACE, namespace);
+    }
 }
 
 /// Its first block starts the demo of the cluster; here it is played on the cluster of the run.
