@@ -2,13 +2,19 @@
 
 use std::{
     env, fs,
+    io::{BufRead as _, BufReader, Read as _},
     os::unix::fs::{PermissionsExt as _, symlink},
-    process::Command,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
 };
 
 use e2e::{
+    Deadline,
     api::kinds::{POD, SIGN_OFF},
+    harness::PATIENCE,
     images::programs_dir,
+    poll,
 };
 use serde_json::{Value, json};
 
@@ -20,6 +26,24 @@ const PASSWORD: &str = "correct-horse-battery-staple";
 /// The same as a Secret holds it.
 const ENCODED: &str = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZQ==";
 
+/// The plugin with these words, in the namespace of the test.
+fn command(gate: &Gate, words: &str) -> Command {
+    let mut command = Command::new(programs_dir().join("kubectl-connectors"));
+    command
+        .arg("--kubeconfig")
+        .arg(gate.scene().kubectl().kubeconfig())
+        .args(["--namespace", gate.namespace()])
+        .args(words.split(' '));
+    command
+}
+
+/// Fails for a token of an account and a Secret (I8), and for a colour, as this is no terminal.
+fn is_harmless(words: &str, text: &str) {
+    for forbidden in ["eyJ", PASSWORD, ENCODED, "\u{1b}"] {
+        assert!(!text.contains(forbidden), "{words}: {text}");
+    }
+}
+
 /// The answer of the plugin to a command line.
 struct Session {
     code: i32,
@@ -29,25 +53,14 @@ struct Session {
 
 impl Session {
     fn of(gate: &Gate, words: &str) -> Self {
-        let program = programs_dir().join("kubectl-connectors");
-        let output = Command::new(&program)
-            .arg("--kubeconfig")
-            .arg(gate.scene().kubectl().kubeconfig())
-            .args(["--namespace", gate.namespace()])
-            .args(words.split(' '))
-            .output()
-            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        let output = command(gate, words).output().unwrap();
         let session = Self {
             code: output.status.code().unwrap(),
             text: String::from_utf8(output.stdout).unwrap(),
             errors: String::from_utf8(output.stderr).unwrap(),
         };
-        // No token of an account and no Secret (I8), and no colour, as this is no terminal.
         for text in [&session.text, &session.errors] {
-            assert!(!text.contains("eyJ"), "{words}: {text}");
-            assert!(!text.contains(PASSWORD), "{words}: {text}");
-            assert!(!text.contains(ENCODED), "{words}: {text}");
-            assert!(!text.contains('\u{1b}'), "{words}: {text}");
+            is_harmless(words, text);
         }
         session
     }
@@ -100,11 +113,105 @@ fn a_user_without_rights_is_told_what_may_not_be_read() {
     gate.create_policy("release", Approval::SignOff);
     gate.start_pod("job");
     gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
-    for words in ["explain pod/job", "requests", "grants"] {
-        let session = Session::of(&gate, &format!("{words} --as stranger"));
+    let as_stranger = |words: &str| Session::of(&gate, &format!("{words} --as stranger"));
+    for words in ["explain pod/job", "requests", "grants", "top"] {
+        let session = as_stranger(words);
         session.expect(3, &["stranger"]);
         assert!(!session.text.contains("release"), "{}", session.text);
     }
+    // The API server tells nobody without the right whether the connector is there.
+    for connector in [CONNECTOR, "no-such-connector"] {
+        let who = as_stranger(&format!("who-can {connector}"));
+        who.expect(3, &["you may not", "there may be more"]);
+        assert!(!who.text.contains("job"), "{}", who.text);
+    }
+    for words in ["doctor", "doctor -A", "doctor --fix-plan"] {
+        let session = as_stranger(words);
+        session.expect(3, &["you may not"]);
+        assert!(!session.text.contains("release"), "{}", session.text);
+    }
+    let files = tempfile::tempdir().unwrap();
+    let file = files.path().join("policy.json");
+    let new = policy("stricter", Approval::SignOff);
+    fs::write(&file, new.to_string()).unwrap();
+    let simulated = as_stranger(&format!("policy simulate -f {}", file.display()));
+    simulated.expect(3, &["you may not"]);
+    for hidden in ["release", "job"] {
+        assert!(!simulated.text.contains(hidden), "{}", simulated.text);
+    }
+}
+
+/// The running plugin, until this is dropped.
+struct Watching(Child);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Watching {
+    fn begin(gate: &Gate, words: &str) -> Self {
+        let mut command = command(gate, words);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(command.spawn().unwrap())
+    }
+
+    /// Its lines up to the one that says the last word. Then nobody reads any more.
+    fn lines_until(&mut self, last: &'static str) -> mpsc::Receiver<String> {
+        let output = self.0.stdout.take().unwrap();
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let is_last = line.contains(last);
+                if sender.send(line).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        lines
+    }
+}
+
+#[test]
+fn a_watch_of_requests_prints_each_change_of_phase_until_nobody_reads() {
+    const WATCH: &str = "requests --watch";
+    let gate = Gate::new("plugin-watches");
+    with_a_secret(&gate);
+    gate.create_policy("release", Approval::SignOff);
+    gate.start_pod("job");
+    let request = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
+
+    let mut watching = Watching::begin(&gate, WATCH);
+    let lines = watching.lines_until("Granted");
+    let mut printed = Vec::new();
+    let mut read_until = |phase: &str| {
+        while !printed.last().is_some_and(|it: &String| it.contains(phase)) {
+            let line = lines.recv_timeout(PATIENCE);
+            printed.push(line.unwrap_or_else(|_| panic!("no line with {phase}: {printed:?}")));
+        }
+    };
+    read_until("Pending");
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    read_until("Granted");
+    let name = name(&request);
+    for line in printed.iter().filter(|it| !it.starts_with("CONNECTOR ")) {
+        assert!(line.contains(&name), "{line}");
+    }
+
+    gate.delete(POD, "job");
+    let end = || match watching.0.try_wait().unwrap() {
+        Some(status) => Ok(status),
+        None => Err("it watches".to_owned()),
+    };
+    let status = poll("the end of the watch", Deadline::after(PATIENCE), end).unwrap();
+    assert!(status.success(), "{status}");
+    let mut errors = String::new();
+    let stderr = watching.0.stderr.as_mut().unwrap();
+    stderr.read_to_string(&mut errors).unwrap();
+    assert_eq!(errors, "");
+    is_harmless(WATCH, &printed.join("\n"));
 }
 
 /// A user who may read the objects of the namespace, and write the state of sign-offs.
