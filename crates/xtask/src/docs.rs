@@ -8,7 +8,13 @@ mod reference;
 mod spans;
 mod tree;
 
-use std::{collections::BTreeMap, env, fmt::Write, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    fmt::Write,
+    fs,
+    path::Path,
+};
 
 use connectors_api::{
     class_reason::ClassEvent, lineage::LineageReason, policy_reason, reason::Ready,
@@ -192,17 +198,50 @@ fn the_functions_of_templates_are_those_of_the_code() {
 #[test]
 fn the_figures_of_sizing_are_those_of_the_measurement() {
     let read = |page: &str| fs::read_to_string(e2e::repository().join(page)).unwrap();
-    let (operate, performance) = (read("docs/operate.md"), read("docs/performance.md"));
-    let (_, sizing) = operate.split_once("| what | is |\n|---|---|\n").unwrap();
+    let measured = ["docs/performance.md", "docs/reliability.md"].map(read);
+    let operate = read("docs/operate.md");
+    let (_, sizing) = operate.split_once("## Sizing\n").unwrap();
+    let (sizing, _) = sizing.split_once("| limit | value of the chart").unwrap();
     let rows: Vec<&str> = sizing
         .lines()
-        .take_while(|line| line.starts_with('|'))
+        .filter(|line| line.starts_with('|'))
         .collect();
-    assert!(rows.len() > 4, "{rows:?}");
+    assert!(rows.len() > 20, "{rows:?}");
     for row in rows {
-        let is_measured = performance.lines().any(|line| line.starts_with(row));
-        assert!(is_measured, "docs/performance.md has no row `{row}`");
+        let mut lines = measured.iter().flat_map(|page| page.lines());
+        assert!(
+            lines.any(|line| line.starts_with(row)),
+            "neither performance.md nor reliability.md has a row `{row}`"
+        );
     }
+}
+
+/// The requests of the chart stand beside the measured memory.
+#[test]
+fn the_requested_memory_of_sizing_is_that_of_the_chart() {
+    let read = |page: &str| fs::read_to_string(e2e::repository().join(page)).unwrap();
+    let values = read("charts/connectors-approval/values.yaml");
+    let values: serde_json::Value = serde_yaml::from_str(&values).unwrap();
+    let operate = read("docs/operate.md");
+    let head = "| process | resident at most | requested |\n|---|---|---|\n";
+    let (_, table) = operate.split_once(head).unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let mut services = BTreeSet::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let (service, requested) = (cells[1], cells[3]);
+        let mut words = service.split('-');
+        let first = words.next().unwrap_or_default().to_owned();
+        let key = words.fold(first, |key, word| {
+            let (initial, rest) = word.split_at(1);
+            key + &initial.to_uppercase() + rest
+        });
+        let memory = &values[&key]["resources"]["requests"]["memory"];
+        let memory = memory.as_str().unwrap_or_default();
+        assert_eq!(requested.replace(" MiB", "Mi"), memory, "{service}");
+        services.insert(service);
+    }
+    assert_eq!(services, crate::layers::services().into_iter().collect());
 }
 
 /// `cargo xtask demo` plays them, so they work.
