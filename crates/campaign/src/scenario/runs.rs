@@ -442,7 +442,7 @@ fn asked_twice(stage: &Stage) {
     stage.request_named("for-deploy", RELEASE.pod);
 }
 
-/// The second CustomRun is deleted with its approval, and the run skips its task.
+/// The second `CustomRun` is deleted with its approval, and the run skips its task.
 fn forget_review(stage: &Stage) {
     stage.change_part(RELEASE, Part::Run, |it| {
         it["status"]["childReferences"] = RELEASE.children();
