@@ -255,11 +255,13 @@ impl<'a> Installation<'a> {
         api.wait_for(&what, (kind, service), READY, |it| {
             wanted_pods(it).is_some()
         })?;
-        // The status may be of a moment before pods were killed: they are looked at themselves.
-        let wanted = wanted_pods(&self.object(kind, service));
+        // The status may be of a moment before pods were killed: they are looked at themselves. Their number is that of
+        // the status at that time, which is away for a while when a node comes back.
         let pods = (POD, component(service));
         api.wait_for_list(&what, (pods.0, &pods.1), READY, |pods| {
-            u64::try_from(pods.len()).ok() == wanted && pods.iter().all(is_ready)
+            let wanted = wanted_pods(&self.object(kind, service));
+            let found = u64::try_from(pods.len()).ok();
+            found.is_some() && found == wanted && pods.iter().all(is_ready)
         })?;
         Ok(())
     }
