@@ -139,8 +139,8 @@ pub(crate) fn test() -> anyhow::Result<()> {
     let all = fault::all(&e2e::repository())?;
     let rows = try_all(choice::by_commit(&all, SAMPLE)?)?;
     let missed = rows.iter().filter(|row| !row.outcome.is_caught());
-    let missed: Vec<_> = missed.map(|row| row.fault.name.as_str()).collect();
-    ensure!(missed.is_empty(), "not caught: {}", missed.join(", "));
+    let missed = names(missed.map(|row| row.fault));
+    ensure!(missed.is_empty(), "not caught: {missed}");
     Ok(())
 }
 
@@ -199,6 +199,11 @@ fn try_all(mut faults: Vec<&Fault>) -> anyhow::Result<Vec<Row<'_>>> {
     }
     rows.sort_by_key(|row| row.fault.order());
     Ok(rows)
+}
+
+fn names<'a>(faults: impl Iterator<Item = &'a Fault>) -> String {
+    let names: Vec<_> = faults.map(|it| it.name.as_str()).collect();
+    names.join(", ")
 }
 
 fn seconds(began: Instant) -> u64 {

@@ -202,17 +202,16 @@ impl Server {
     }
 
     fn path(&self, object: &Value) -> Request {
-        let types = serde_json::from_value::<kube::core::TypeMeta>(object.clone()).unwrap();
-        let gvk = GroupVersionKind::try_from(types).unwrap();
+        let resource = resource_of(object);
         let cluster = [
             "ClusterRole",
             "ValidatingAdmissionPolicy",
             "ValidatingAdmissionPolicyBinding",
         ];
-        let namespace = (!cluster.contains(&gvk.kind.as_str())).then_some(self.namespace.as_str());
+        let namespace =
+            (!cluster.contains(&resource.kind.as_str())).then_some(self.namespace.as_str());
         Request::new(<DynamicObject as kube::Resource>::url_path(
-            &ApiResource::from_gvk(&gvk),
-            namespace,
+            &resource, namespace,
         ))
     }
 }
@@ -236,10 +235,12 @@ impl<'a> Variant<'a> {
         policies: &[Value],
     ) -> Self {
         let of_rule = cases.iter().filter(|it| it.message == message);
-        let kinds: BTreeSet<_> = of_rule.map(group_and_resource).collect();
+        let resources: Vec<_> = of_rule
+            .map(|it| resource_of(&it.object(&json!({}))))
+            .collect();
         let seeing = policies
             .iter()
-            .filter(|it| kinds.iter().any(|kind| sees(it, kind)));
+            .filter(|it| resources.iter().any(|resource| sees(it, resource)));
         let names: BTreeSet<_> = seeing.clone().map(name).collect();
         let messages: BTreeSet<_> = seeing.flat_map(messages).collect();
         let is_chosen = |it: &&Value| {
@@ -288,17 +289,14 @@ pub(crate) fn messages(policy: &Value) -> impl Iterator<Item = &str> {
     validations.map(|validation| validation["message"].as_str().unwrap())
 }
 
-/// The group and the resource of a case's object.
-fn group_and_resource(case: &Case) -> (String, String) {
-    let object = case.object(&json!({}));
-    let types = serde_json::from_value::<kube::core::TypeMeta>(object).unwrap();
-    let gvk = GroupVersionKind::try_from(types).unwrap();
-    let plural = ApiResource::from_gvk(&gvk).plural;
-    (gvk.group, plural)
+/// The resource of an object, by its types.
+fn resource_of(object: &Value) -> ApiResource {
+    let types = serde_json::from_value::<kube::core::TypeMeta>(object.clone()).unwrap();
+    ApiResource::from_gvk(&GroupVersionKind::try_from(types).unwrap())
 }
 
 /// Whether a policy is about a resource or a subresource of it.
-fn sees(policy: &Value, (group, resource): &(String, String)) -> bool {
+fn sees(policy: &Value, resource: &ApiResource) -> bool {
     let rules = items(&policy["spec"]["matchConstraints"]["resourceRules"]);
     let has = |list: &Value, wanted: &str| {
         items(list).iter().any(|it| {
@@ -309,7 +307,7 @@ fn sees(policy: &Value, (group, resource): &(String, String)) -> bool {
     };
     rules
         .iter()
-        .any(|it| has(&it["apiGroups"], group) && has(&it["resources"], resource))
+        .any(|it| has(&it["apiGroups"], &resource.group) && has(&it["resources"], &resource.plural))
 }
 
 async fn answer(client: &Client, request: http::Request<Vec<u8>>) -> Result<Value, String> {

@@ -119,7 +119,7 @@ fn a_user_without_rights_is_told_what_may_not_be_read() {
         session.expect(3, &["stranger"]);
         assert!(!session.text.contains("release"), "{}", session.text);
     }
-    // The API server tells nobody without the right whether the connector is there.
+    // A user without the right does not learn whether the connector exists.
     for connector in [CONNECTOR, "no-such-connector"] {
         let who = as_stranger(&format!("who-can {connector}"));
         who.expect(3, &["you may not", "there may be more"]);
@@ -158,7 +158,7 @@ impl Watching {
         Self(command.spawn().unwrap())
     }
 
-    /// Its lines up to the one that says the last word. Then nobody reads any more.
+    /// Its lines up to the one with the last word. Then its output is closed.
     fn lines_until(&mut self, last: &'static str) -> mpsc::Receiver<String> {
         let output = self.0.stdout.take().unwrap();
         let (sender, lines) = mpsc::channel();
@@ -175,7 +175,7 @@ impl Watching {
 }
 
 #[test]
-fn a_watch_of_requests_prints_each_change_of_phase_until_nobody_reads() {
+fn a_watch_of_requests_prints_each_change_of_phase_until_its_output_is_closed() {
     const WATCH: &str = "requests --watch";
     let gate = Gate::new("plugin-watches");
     with_a_secret(&gate);

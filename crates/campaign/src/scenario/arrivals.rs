@@ -23,37 +23,34 @@ const fn learned(name: &'static str, before: fn(&Stage), steps: &'static [Step])
     }
 }
 
+const RUN: Step = Do("the run arrives", |it| it.put(RELEASE.part(Part::Run)));
+const TASK_RUN: Step = Do("the TaskRun arrives", |it| {
+    it.put(RELEASE.part(Part::TaskRun));
+});
+const CUSTOM_RUN: Step = Do("the CustomRun arrives", |it| {
+    it.put(RELEASE.part(Part::CustomRun));
+});
+const APPROVAL: Step = Do("the approval arrives", |stage| {
+    stage.put(RELEASE.part(Part::Approval));
+    approve(stage);
+});
+
 /// A part of an approved run arrives last, or is complete last.
 pub(super) const ARRIVALS: [Scenario; 10] = [
     arrives(
         "run-arrives-last",
         |stage| lacking(stage, Part::Run),
-        &[
-            PENDING,
-            Do("it arrives", |it| it.put(RELEASE.part(Part::Run))),
-            GRANTED,
-            FINISH,
-        ],
+        &[PENDING, RUN, GRANTED, FINISH],
     ),
     arrives(
         "task-run-arrives-last",
         |stage| lacking(stage, Part::TaskRun),
-        &[
-            PENDING,
-            Do("it arrives", |it| it.put(RELEASE.part(Part::TaskRun))),
-            GRANTED,
-            FINISH,
-        ],
+        &[PENDING, TASK_RUN, GRANTED, FINISH],
     ),
     arrives(
         "custom-run-arrives-last",
         |stage| lacking(stage, Part::CustomRun),
-        &[
-            PENDING,
-            Do("it arrives", |it| it.put(RELEASE.part(Part::CustomRun))),
-            GRANTED,
-            FINISH,
-        ],
+        &[PENDING, CUSTOM_RUN, GRANTED, FINISH],
     ),
     arrives(
         "approval-of-a-run-arrives-last",
@@ -158,18 +155,6 @@ pub(super) const ARRIVALS: [Scenario; 10] = [
         ],
     ),
 ];
-
-const RUN: Step = Do("the run arrives", |it| it.put(RELEASE.part(Part::Run)));
-const TASK_RUN: Step = Do("the TaskRun arrives", |it| {
-    it.put(RELEASE.part(Part::TaskRun));
-});
-const CUSTOM_RUN: Step = Do("the CustomRun arrives", |it| {
-    it.put(RELEASE.part(Part::CustomRun));
-});
-const APPROVAL: Step = Do("the approval arrives", |stage| {
-    stage.put(RELEASE.part(Part::Approval));
-    approve(stage);
-});
 
 /// The pod waits from the beginning. With three of the other parts nothing is granted yet.
 macro_rules! in_order {

@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use super::{
     copy::Copy,
     fault::{Campaign, Fault},
-    groups,
+    groups, names, seconds,
     table::{self, Tried},
     trial,
 };
@@ -54,10 +54,7 @@ pub(super) fn try_all<'a>(
         "without any fault: {}",
         found.unwrap_or_default()
     );
-    println!(
-        "{plans} plans hold without any fault, {} s",
-        began.elapsed().as_secs()
-    );
+    println!("{plans} plans hold without any fault, {} s", seconds(began));
     let is_unseen = |it: &&Fault| matches!(it.campaign, Campaign::Blind(_));
     let (unseen, seen): (Vec<_>, Vec<_>) = faults.into_iter().partition(is_unseen);
     let mut tried = Tried::new();
@@ -66,18 +63,18 @@ pub(super) fn try_all<'a>(
         let mut wrong = Vec::new();
         groups::narrow(&group, &mut wrong, &mut |faults| {
             let found = copy.with_all(faults, || self::found(&copy, plans));
-            let found = found.with_context(|| names(faults))?;
+            let found = found.with_context(|| names(faults.iter().copied()))?;
             println!(
                 "{} together, {} s: {}",
                 faults.len(),
-                began.elapsed().as_secs(),
+                seconds(began),
                 found.as_deref().unwrap_or("not seen")
             );
             Ok(found.map_or(Ok(()), Err))
         })?;
         for fault in group {
-            let mut found = wrong.iter().filter(|(other, _)| other.name == fault.name);
-            let said = said(fault, found.next().map(|(_, plan)| plan.as_str()));
+            let found = wrong.iter().find(|(other, _)| other.name == fault.name);
+            let said = said(fault, found.map(|(_, plan)| plan.as_str()));
             println!("{}", line(fault, &said));
             tried.insert(&fault.name, row(fault, said));
         }
@@ -94,17 +91,12 @@ pub(super) fn try_all<'a>(
             number + 1,
             seen.len(),
             line(fault, &said),
-            began.elapsed().as_secs(),
+            seconds(began),
         );
         tried.insert(&fault.name, row(fault, said));
         tell(&tried)?;
     }
     Ok(tried)
-}
-
-fn names(faults: &[&Fault]) -> String {
-    let names: Vec<_> = faults.iter().map(|it| it.name.as_str()).collect();
-    names.join(", ")
 }
 
 /// The result of a trial, as the terminal shows it.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::ensure;
 
-use super::{copy::Copy, fault::Fault, groups, seconds, trial};
+use super::{copy::Copy, fault::Fault, groups, names, seconds, trial};
 
 /// One check of the workspace after every crate changed.
 const CHECK: &str = "600s";
@@ -32,8 +32,8 @@ pub(super) fn check(all: &[Fault]) -> anyhow::Result<()> {
     for (fault, why) in &broken {
         println!("{}:\n{why}", fault.name);
     }
-    let names: Vec<_> = broken.iter().map(|(it, _)| it.name.as_str()).collect();
-    ensure!(names.is_empty(), "does not compile: {}", names.join(", "));
+    let names = names(broken.iter().map(|(it, _)| *it));
+    ensure!(names.is_empty(), "does not compile: {names}");
     println!("{} faults compile", all.len());
     Ok(())
 }

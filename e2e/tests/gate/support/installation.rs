@@ -260,8 +260,7 @@ impl<'a> Installation<'a> {
         let pods = (POD, component(service));
         api.wait_for_list(&what, (pods.0, &pods.1), READY, |pods| {
             let wanted = wanted_pods(&self.object(kind, service));
-            let found = u64::try_from(pods.len()).ok();
-            found.is_some() && found == wanted && pods.iter().all(is_ready)
+            u64::try_from(pods.len()).ok() == wanted && pods.iter().all(is_ready)
         })?;
         Ok(())
     }

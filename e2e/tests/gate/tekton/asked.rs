@@ -1,4 +1,4 @@
-//! The approvals that a run asks for: with retries, and when somebody deletes what asks for them.
+//! The approvals that a run asks for: with retries, and after the deletion of their `CustomRun`.
 
 use e2e::{
     ApiClient,

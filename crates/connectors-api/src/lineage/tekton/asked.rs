@@ -6,7 +6,7 @@
 //! While a run is stopping, Tekton makes no child again, and takes one that was deleted off the list. Its pipeline task then
 //! is among those that the run skipped.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::Value;
 
@@ -72,13 +72,19 @@ fn search(
         member_of.is_some_and(|it| !is_found(name) && could_have(labels, run, [name, task, it]))
     };
     let asked = children.iter().filter(|it| RunKind::CustomRun.is(it));
-    let asked = asked.map(|it| (text(it, "/name").to_owned(), text(it, "/pipelineTaskName")));
+    let asked = asked.map(|it| {
+        let name = Cow::Borrowed(text(it, "/name"));
+        (name, text(it, "/pipelineTaskName"))
+    });
     let forgotten = forgotten(skipped)
         .filter(|task| asking.contains_key(task))
-        .map(|task| (names::child(run.name, &format!("-{task}")), task));
+        .map(|task| {
+            let name: Cow<'_, str> = names::child(run.name, &format!("-{task}")).into();
+            (name, task)
+        });
     let mut all = asked.chain(forgotten);
     let missing = all.find(|(name, task)| is_missing(name, task));
-    Ok(missing.map(|(name, _)| name))
+    Ok(missing.map(|(name, _)| name.into_owned()))
 }
 
 /// The pipeline tasks that the run skipped because it ended too early, or for an unknown reason. The others are those that
