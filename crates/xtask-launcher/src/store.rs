@@ -63,7 +63,11 @@ impl Store {
     /// Copies the store's dependencies into the repository's target directory, once for each set. Returns
     /// their number.
     pub fn fill(&self, repository: &Path) -> io::Result<usize> {
-        let target = target_of(repository);
+        self.fill_target(repository, &target_of(repository))
+    }
+
+    /// The same for another target directory, in which a copy of the repository is built.
+    pub fn fill_target(&self, repository: &Path, target: &Path) -> io::Result<usize> {
         let key = key(repository)?;
         let mark = target.join(format!(".compiled-{key}"));
         if mark.is_file() {
@@ -74,9 +78,9 @@ impl Store {
         };
         let _lock = self.lock()?;
         // Nothing in the store is the workspace's own.
-        let units = copy(&set, &target, &BTreeSet::new())?;
+        let units = copy(&set, target, &BTreeSet::new())?;
         used_now(&set)?;
-        fs::create_dir_all(&target)?;
+        fs::create_dir_all(target)?;
         fs::write(mark, "")?;
         Ok(units)
     }
@@ -84,11 +88,16 @@ impl Store {
     /// Copies the dependencies of the repository's target directory into the store. Returns the number of new
     /// ones.
     pub fn keep(&self, repository: &Path) -> io::Result<usize> {
+        self.keep_target(repository, &target_of(repository))
+    }
+
+    /// The same from another target directory, in which a copy of the repository is built.
+    pub fn keep_target(&self, repository: &Path, target: &Path) -> io::Result<usize> {
         fs::create_dir_all(&self.root)?;
         let _lock = self.lock()?;
         let own = units::own_packages(repository)?;
         let set = self.root.join(key(repository)?);
-        let units = copy(&target_of(repository), &set, &own)?;
+        let units = copy(target, &set, &own)?;
         used_now(&set)?;
         self.forget(now(&set)?)?;
         Ok(units)

@@ -100,6 +100,10 @@ fn connect_inside(
 }
 
 fn join(outer: TcpStream, inner: TcpStream) {
+    for end in [&outer, &inner] {
+        // Otherwise a small message waits until the one before it is acknowledged: 40 ms for every other call.
+        let _ = end.set_nodelay(true);
+    }
     if let (Ok(outer_copy), Ok(inner_copy)) = (outer.try_clone(), inner.try_clone()) {
         thread::spawn(move || pump(&outer, &inner));
         thread::spawn(move || pump(&inner_copy, &outer_copy));
@@ -151,5 +155,15 @@ mod tests {
         assert_eq!(ask(forwarder.port()), "", "it cannot enter");
         forwarder.lead(|| Ok(()));
         assert_eq!(ask(forwarder.port()), "one HELLO");
+    }
+
+    #[test]
+    fn small_messages_wait_for_no_acknowledgement() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        let ends = [connect(), connect()];
+        let [outer, inner] = [0, 1].map(|at: usize| ends[at].try_clone().unwrap());
+        join(outer, inner);
+        assert!(ends.iter().all(|it| it.nodelay().unwrap()));
     }
 }

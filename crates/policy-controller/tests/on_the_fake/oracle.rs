@@ -8,8 +8,8 @@
 //! - *Late*: a permission that is held and not allowed is removed, and one that is allowed and not held is
 //!   given, within a second. Only a fault excuses more, and only as long as its effect lasts.
 //! - *Order*: nothing is given to a policy while some permission of it has to be removed. A new leader
-//!   removes such permissions before it gives any. A permission that stays allowed is never removed
-//!   meanwhile.
+//!   removes such permissions before it gives any to a policy that had none. A permission that stays allowed
+//!   is never removed meanwhile.
 //! - *Writes*: each one changes something, is made by a leader, and is about an object that is ours.
 //! - *Told*: the status of a policy counts the same connectors and subjects.
 
@@ -228,7 +228,7 @@ impl Judge {
     fn change(&mut self, change: &ChangeRecord, rest: &[Entry]) {
         let before = self.held.clone();
         self.history.take(self.place, change);
-        self.conduct.change(change, self.now);
+        self.conduct.change(change, &self.history, self.now);
         let plural = change.plural.as_str();
         self.is_changed |= SOURCES.contains(&plural);
         if !["roles", "rolebindings"].contains(&plural) {
@@ -302,7 +302,7 @@ impl Judge {
         let held =
             |(uid, what): (&str, &str)| self.held.contains(&(uid.to_owned(), what.to_owned()));
         let overdue = overdue.filter(|(uid, what, _)| held((uid, what)));
-        if let Some(what) = self.conduct.gives_first(by, overdue) {
+        if let Some(what) = self.conduct.gives_first(by, uid, overdue) {
             self.complain(what);
         }
     }

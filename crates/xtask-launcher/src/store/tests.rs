@@ -102,6 +102,23 @@ fn a_fresh_clone_gets_dependencies_with_their_times_and_none_of_our_crates() {
 }
 
 #[test]
+fn a_copy_is_built_in_another_target_which_the_store_fills_and_keeps_as_well() {
+    let folder = Folder::new("copy");
+    let (store, clone) = (folder.store(), folder.clone("clone"));
+    let [one, other] = ["one", "other"].map(|copy| folder.0.join(copy));
+    compile(&one, "debug", SERDE, "dependency");
+    compile(&one, "debug", OURS, "ours");
+    assert_eq!(store.keep_target(&clone, &one.join("target")).unwrap(), 1);
+    let target = other.join("target");
+    assert_eq!(store.fill_target(&clone, &target).unwrap(), 1);
+    assert_eq!(store.fill_target(&clone, &target).unwrap(), 0);
+    let file = |unit: &str| read(&other, &format!("debug/deps/lib{unit}.rlib"));
+    assert_eq!(file(SERDE).as_deref(), Some("dependency"));
+    assert_eq!(file(OURS), None);
+    assert!(!clone.join("target").exists());
+}
+
+#[test]
 fn what_a_clone_has_already_stays() {
     let folder = Folder::new("stays");
     let (store, old, other) = (folder.store(), folder.clone("old"), folder.clone("other"));

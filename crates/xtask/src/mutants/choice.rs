@@ -24,11 +24,35 @@ pub(super) fn by_change(all: &[Fault], others: usize) -> anyhow::Result<Vec<&Fau
     Ok(chosen)
 }
 
-/// So many faults, always the same at one commit.
-pub(super) fn by_commit(all: &[Fault], count: usize) -> anyhow::Result<Vec<&Fault>> {
+/// How many faults a test run tries, and in how many packages.
+pub(super) struct Sample {
+    pub(super) faults: usize,
+    pub(super) packages: usize,
+}
+
+/// A sample of the faults, always the same at one commit. Each fault has its turn at some commit.
+pub(super) fn by_commit<'a>(all: &'a [Fault], sample: &Sample) -> anyhow::Result<Vec<&'a Fault>> {
     let head = changes::head(&e2e::repository())?;
-    println!("{count} of {} faults, chosen by commit {head}", all.len());
-    Ok(choose(all, &BTreeSet::new(), count, &head))
+    let chosen = sample.of(all, &head);
+    println!(
+        "{} of {} faults, chosen by commit {head}",
+        chosen.len(),
+        all.len()
+    );
+    Ok(chosen)
+}
+
+impl Sample {
+    fn of<'a>(&self, all: &'a [Fault], seed: &str) -> Vec<&'a Fault> {
+        let mut places = BTreeSet::new();
+        let mut chosen = choose(all, &BTreeSet::new(), usize::MAX, seed);
+        chosen.retain(|it| {
+            places.contains(&it.place())
+                || places.len() < self.packages && places.insert(it.place())
+        });
+        chosen.truncate(self.faults);
+        chosen
+    }
 }
 
 fn choose<'a>(
@@ -83,6 +107,27 @@ mod tests {
         let other = names(&choose(&all, &files, 10, "b"));
         assert_eq!(chosen[..of_files], other[..of_files]);
         assert_ne!(chosen[of_files..], other[of_files..]);
+    }
+
+    #[test]
+    fn a_sample_is_of_few_packages_and_of_other_ones_at_another_commit() {
+        let all = super::super::fault::all(&e2e::repository()).unwrap();
+        let sample = |faults, packages| Sample { faults, packages };
+        let places = |seed: &str| {
+            let chosen = sample(6, 2).of(&all, seed);
+            assert!(chosen.len() <= 6);
+            let places = chosen.iter().map(|it| it.place());
+            places.collect::<BTreeSet<_>>()
+        };
+        let mut seen = BTreeSet::new();
+        for seed in 0..100 {
+            let places = places(&seed.to_string());
+            assert!((1..=2).contains(&places.len()), "{places:?}");
+            seen.extend(places);
+        }
+        assert!(seen.len() > 8, "{seen:?}");
+        assert_eq!(sample(0, 2).of(&all, "a").len(), 0);
+        assert_eq!(sample(6, 0).of(&all, "a").len(), 0);
     }
 
     #[test]

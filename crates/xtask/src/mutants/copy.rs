@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use e2e::Tool;
+use xtask_launcher::Store;
 
 use super::fault::Fault;
 
@@ -63,7 +64,14 @@ impl Copy {
             files.insert(to);
         }
         remove_others(&copy.root, &files)?;
+        Store::of_this_machine().fill_target(&repository, &copy.target)?;
         Ok(copy)
+    }
+
+    /// Keeps the dependencies that were compiled here for a copy on a fresh machine.
+    pub(super) fn keep(&self) -> anyhow::Result<()> {
+        Store::of_this_machine().keep_target(&e2e::repository(), &self.target)?;
+        Ok(())
     }
 
     pub(super) fn root(&self) -> &Path {

@@ -7,7 +7,7 @@ use std::{
 
 use testkit::{CallFault, CallRecord, ChangeRecord, Entry, What};
 
-use super::history::{History, text};
+use super::history::{History, label, text};
 use crate::support::SYSTEMS;
 
 /// How long a holder of the lease may write after it renewed it last.
@@ -18,8 +18,8 @@ const LEASE: Duration = Duration::from_secs(10);
 pub(super) struct Conduct {
     /// The holder of the lease of an installation, and the time of its last renewal.
     leases: BTreeMap<String, (String, Duration)>,
-    /// When processes took a lease for the first time.
-    led: BTreeMap<String, Duration>,
+    /// The time at which a process took a lease for the first time, and the UIDs of the policies with objects then.
+    led: BTreeMap<String, (Duration, BTreeSet<String>)>,
     /// Processes with a call that broke. They are excused from the rule that removals come first.
     stumbled: BTreeSet<String>,
     /// Which process wrote which object.
@@ -40,6 +40,14 @@ pub(super) fn sent(log: &[Entry]) -> Option<Duration> {
     })
 }
 
+/// The UIDs of the policies that have Roles or RoleBindings.
+fn with_objects(history: &History) -> BTreeSet<String> {
+    let roles = history.all("roles");
+    let objects = roles.chain(history.all("rolebindings"));
+    let uids = objects.map(|it| label(it, "accessPolicyUid").to_owned());
+    uids.filter(|uid| !uid.is_empty()).collect()
+}
+
 fn is_by(change: &ChangeRecord, call: &CallRecord) -> bool {
     call.point.process == change.by
         && call.point.resource == change.plural
@@ -48,12 +56,13 @@ fn is_by(change: &ChangeRecord, call: &CallRecord) -> bool {
 }
 
 impl Conduct {
-    pub(super) fn change(&mut self, change: &ChangeRecord, now: Duration) {
+    pub(super) fn change(&mut self, change: &ChangeRecord, history: &History, now: Duration) {
         if change.plural == "leases"
             && let Some(after) = &change.after
         {
             let holder = text(after, "/spec/holderIdentity").to_owned();
-            self.led.entry(holder.clone()).or_insert(now);
+            let led = self.led.entry(holder.clone());
+            led.or_insert_with(|| (now, with_objects(history)));
             self.leases.insert(change.namespace.clone(), (holder, now));
         }
         let key = (
@@ -128,14 +137,18 @@ impl Conduct {
         }
     }
 
-    /// The fault of a write that gives permissions, if its process found permissions to remove when it began
-    /// to lead.
+    /// The fault of a write that gives permissions to a policy, if its process found permissions to remove when it
+    /// began to lead. The policies that had objects then come first, in any order, and each of them is served at once.
     pub(super) fn gives_first<'a>(
         &self,
         by: &str,
+        uid: &str,
         mut overdue: impl Iterator<Item = (&'a str, &'a str, Duration)>,
     ) -> Option<String> {
-        let led = self.led.get(by).filter(|_| !self.stumbled.contains(by))?;
+        let (led, had_objects) = self.led.get(by).filter(|_| !self.stumbled.contains(by))?;
+        if had_objects.contains(uid) {
+            return None;
+        }
         let is_tried = |uid: &str| {
             self.tried
                 .iter()
