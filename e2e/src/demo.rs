@@ -3,12 +3,14 @@
 mod controllers;
 mod story;
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::{
     cluster::UpError,
     command::CommandError,
-    images::{self, Image, Profile},
+    images::{self, Image, Profile, programs_dir},
     install::{self, InstallError},
     progress::Progress,
     target::{Kubectl, Target},
@@ -212,8 +214,16 @@ fn next_steps(target: &Target, progress: &Progress) -> String {
         None => format!("Done in {time}. The demo's objects are in namespace {NAMESPACE}."),
         Some(cluster) => {
             let name = cluster.name();
+            let kubectl = target.kubectl();
+            let config = kubectl.kubeconfig().display();
+            let programs = kubectl.program().parent().unwrap_or(Path::new("."));
+            let (programs, plugin) = (programs.display(), programs_dir());
+            let plugin = plugin.display();
             format!(
-                "Done in {time}. The cluster stays up; try:
+                "Done in {time}. The cluster stays up. docs/tutorial.md goes on from here, with this kubectl and the plugin:
+  export KUBECONFIG={config}
+  export PATH={programs}:{plugin}:$PATH
+Or try:
   cargo xtask cluster kubectl --name {name} -- explain accesspolicy.spec.checkGrantedPermission --recursive
   cargo xtask cluster kubectl --name {name} -- get apol,conn,areq -A
   cargo xtask cluster status

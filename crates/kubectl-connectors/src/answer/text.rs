@@ -195,6 +195,10 @@ fn result(shown: &AnswerShown, colours: Colours) -> String {
     let state = match shown.state_after.as_deref() {
         None => String::new(),
         Some("") => "; it has no state yet".to_owned(),
+        // The answer of one approver; the approval gate counts them.
+        Some("pending") if shown.outcome == AnswerWord::Written => {
+            "; it is pending until enough approvers have answered".to_owned()
+        }
         Some(state) => format!("; it is {}", word(state)),
     };
     line(

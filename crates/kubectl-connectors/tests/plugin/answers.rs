@@ -513,7 +513,11 @@ async fn an_approver_of_a_run_answers_in_its_own_entry() {
     assert_eq!(writes(&cluster.server), Vec::<String>::new());
     let alice = cluster.run_as(&person("alice", &[]), &args).await;
     assert_eq!(alice.exit.code(), 0, "{alice:?}");
-    assert!(alice.output.contains("opens\n"), "{}", alice.output);
+    let written =
+        "written: ApprovalTask team-a/run-wait; it is pending until enough approvers have answered";
+    for told in ["opens\n", written] {
+        assert!(alice.output.contains(told), "{}", alice.output);
+    }
     assert_eq!(
         writes(&cluster.server),
         ["patch approvaltasks team-a/run-wait by alice"]
