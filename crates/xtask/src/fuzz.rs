@@ -26,7 +26,7 @@ const INSTRUMENTED: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sa
 /// As many as there are: one of them waits for the processes that it starts.
 const AT_A_TIME: usize = 3;
 /// How long each target runs in the test command. Longer runs find more, by hand: `cargo xtask fuzz --seconds 3600`.
-const TEST_SECONDS: u32 = 20;
+const TEST_SECONDS: u32 = 10;
 /// The end of a log that an error shows.
 const SHOWN: usize = 25;
 

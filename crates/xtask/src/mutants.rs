@@ -31,8 +31,8 @@ use trial::Outcome;
 
 /// Faults that a test run tries, all of them in so many packages: the first build of each takes the most time.
 const SAMPLE: choice::Sample = choice::Sample {
-    faults: 6,
-    packages: 2,
+    faults: 4,
+    packages: 1,
 };
 
 /// Without arguments every fault is tried

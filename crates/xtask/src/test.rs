@@ -13,8 +13,8 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use e2e::{Launcher, images::Image};
 
-use aside::Aside;
-use parts::Part;
+use aside::{Aside, Priority};
+use parts::{Part, Turn};
 use runner::Summary;
 use times::{Caches, Documented};
 use xtask_launcher::Store;
@@ -96,17 +96,24 @@ fn everything(context: &parts::Context) -> anyhow::Result<Report> {
     // Asked now: the part `build` puts another file there, and the kernel would call this one deleted.
     let xtask = env::current_exe().context("this program's own file")?;
     let all = Part::value_variants().iter().copied();
-    let all = all.filter(|part| part.is_in_every_run());
-    let (aside, here): (Vec<_>, Vec<_>) = all.partition(|part| part.goes_aside());
-    let mut beside = None;
-    for part in here {
-        if part.is_on_cluster() && beside.is_none() {
-            beside = Some(Aside::begin(&xtask, &aside)?);
+    let all: Vec<_> = all.filter(|part| part.is_in_every_run()).collect();
+    let of_turn = |turn: Turn| {
+        let parts = all.iter().copied();
+        parts.filter(move |part| part.turn() == turn)
+    };
+    let mut spare = None;
+    for part in of_turn(Turn::Own) {
+        if part.is_on_cluster() && spare.is_none() {
+            let parts: Vec<_> = of_turn(Turn::Spare).collect();
+            spare = Some(Aside::begin(&xtask, &parts, Priority::Lowest)?);
         }
+        let parts: Vec<_> = of_turn(Turn::Beside(part)).collect();
+        let beside = Aside::begin(&xtask, &parts, Priority::Usual)?;
         report.run(part, context);
+        report.ended_aside(beside);
     }
-    for ended in beside.map(Aside::end).unwrap_or_default() {
-        report.ended_aside(ended);
+    if let Some(spare) = spare {
+        report.ended_aside(spare);
     }
     // All builds of the run exist by now: tests, linter, campaign, fuzzer.
     let kept = Store::of_this_machine().keep(&e2e::repository())?;
@@ -144,13 +151,16 @@ impl Report {
         self.note(part, minutes(began), outcome, "");
     }
 
-    fn ended_aside(&mut self, ended: aside::Ended) {
-        let aside::Ended {
-            part,
-            minutes,
-            outcome,
-        } = ended;
-        self.note(part, minutes, outcome, ", beside the others");
+    /// Waits for these parts.
+    fn ended_aside(&mut self, aside: Aside) {
+        for ended in aside.end() {
+            let aside::Ended {
+                part,
+                minutes,
+                outcome,
+            } = ended;
+            self.note(part, minutes, outcome, ", beside the others");
+        }
     }
 
     fn note(&mut self, part: Part, took: f64, outcome: anyhow::Result<()>, how: &str) {

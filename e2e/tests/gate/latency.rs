@@ -23,7 +23,7 @@ const FEW: usize = 3;
 
 /// How long a pod waits for its approval: longer in the long form. The kubelet gives up after two minutes.
 fn wait() -> Duration {
-    let seconds = if is_long_form() { 100 } else { 30 };
+    let seconds = if is_long_form() { 100 } else { 10 };
     Duration::from_secs(seconds)
 }
 

@@ -1,7 +1,7 @@
 //! Parts that run beside those on a cluster, which wait most of the time.
 //!
-//! A part of this kind computes in simulated time, so that it can use spare processor time without changing
-//! its result. It is a process of its own with the lowest priority; its output is shown when it has ended.
+//! Such a part is a process of its own; its output is shown when it has ended. A part that computes in simulated
+//! time can use spare processor time without changing its result, and has the lowest priority.
 
 use std::{
     fs::{self, File},
@@ -21,6 +21,15 @@ use super::parts::Part;
 const LOWEST_PRIORITY: &str = r#"
 if [ -w /proc/self/autogroup ]; then echo 19 >/proc/self/autogroup || true; fi
 exec nice -n 19 "$@""#;
+
+/// How much of the processors a part gets beside the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Priority {
+    /// As much as they.
+    Usual,
+    /// Only what they leave.
+    Lowest,
+}
 
 /// Parts that run, each in a process of its own; they end with this process.
 pub(super) struct Aside {
@@ -43,15 +52,19 @@ pub(super) struct Ended {
 
 impl Aside {
     /// Begins these parts, each with this program's own command for a single part.
-    pub(super) fn begin(xtask: &Path, parts: &[Part]) -> anyhow::Result<Self> {
+    pub(super) fn begin(xtask: &Path, parts: &[Part], priority: Priority) -> anyhow::Result<Self> {
         let logs = e2e::repository().join("target/test");
         fs::create_dir_all(&logs).with_context(|| logs.display().to_string())?;
         let begin = |part: &Part| {
             let log = logs.join(format!("{part}.log"));
             let file = File::create(&log).with_context(|| log.display().to_string())?;
-            let tool = Tool::ending_with_us("setsid")
-                .args(["sh", "-c", LOWEST_PRIORITY, "sh"])
-                .args([xtask])
+            let tool = match priority {
+                Priority::Usual => Tool::ending_with_us(xtask),
+                Priority::Lowest => Tool::ending_with_us("setsid")
+                    .args(["sh", "-c", LOWEST_PRIORITY, "sh"])
+                    .args([xtask]),
+            };
+            let tool = tool
                 .args(["test".to_owned(), part.to_string()])
                 .dir(e2e::repository());
             let mut child = tool
@@ -105,8 +118,8 @@ impl Aside {
 mod tests {
     use super::*;
 
-    fn outcome(program: &str) -> anyhow::Result<()> {
-        let aside = Aside::begin(Path::new(program), &[Part::Layers]).unwrap();
+    fn outcome(program: &str, priority: Priority) -> anyhow::Result<()> {
+        let aside = Aside::begin(Path::new(program), &[Part::Layers], priority).unwrap();
         let mut ended = aside.end();
         assert_eq!(ended.len(), 1);
         ended.remove(0).outcome
@@ -114,10 +127,12 @@ mod tests {
 
     #[test]
     fn a_part_is_run_by_its_own_command_and_its_failure_counts() {
-        assert!(outcome("/bin/echo").is_ok());
         let log = e2e::repository().join("target/test/layers.log");
-        assert_eq!(fs::read_to_string(log).unwrap(), "test layers\n");
-        assert!(outcome("/bin/false").is_err());
-        assert!(outcome("/no/such/program").is_err());
+        for priority in [Priority::Usual, Priority::Lowest] {
+            assert!(outcome("/bin/echo", priority).is_ok());
+            assert_eq!(fs::read_to_string(&log).unwrap(), "test layers\n");
+            assert!(outcome("/bin/false", priority).is_err());
+            assert!(outcome("/no/such/program", priority).is_err());
+        }
     }
 }

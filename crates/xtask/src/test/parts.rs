@@ -69,11 +69,11 @@ pub(crate) enum Part {
     Templates,
     /// The CSI driver's own program: csi-sanity calls it, and a thousand calls are held at once; no cluster
     Driver,
-    /// The request-controller, broken at 2,500 points of its scenarios; no cluster
+    /// The request-controller, broken at 1,500 points of its scenarios; no cluster
     Campaign,
     /// Some planted faults, chosen by the commit: the tests that they name find them; no cluster
     Mutants,
-    /// The evaluators on random inputs, 20 seconds for each of them; no cluster
+    /// The evaluators on random inputs, 10 seconds for each of them; no cluster
     Fuzz,
     /// The custom resources, the chart and their rules on a real API server
     Api,
@@ -88,6 +88,18 @@ pub(crate) enum Part {
     /// Honest and forged runs of pipelines by Tekton Pipelines and manual-approval-gate themselves. Only on a cluster
     /// that has both: with --kubeconfig, and never in a run of all parts
     Tekton,
+}
+
+/// When a part of a complete run is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// After the part before it, on the run's cluster if it needs one.
+    Own,
+    /// Beside this part, as a process with a cluster of its own.
+    Beside(Part),
+    /// In the time that the parts on a cluster do not use, as a process of the lowest priority. It needs no cluster, and
+    /// computes in simulated time or for a fixed one.
+    Spare,
 }
 
 impl fmt::Display for Part {
@@ -128,10 +140,28 @@ impl Part {
         self != Self::Tekton
     }
 
-    /// Whether the part needs no cluster and computes in simulated time or for a fixed one, so that a
-    /// complete run can give it the time that the parts on a cluster do not use.
-    pub(crate) fn goes_aside(self) -> bool {
-        matches!(self, Self::Campaign | Self::Mutants | Self::Fuzz)
+    /// When a run of all parts carries this one out.
+    pub(crate) fn turn(self) -> Turn {
+        match self {
+            Self::Campaign | Self::Mutants | Self::Fuzz => Turn::Spare,
+            // Most of it makes clusters of its own, and the part beside it waits most of the time.
+            Self::E2e => Turn::Beside(Self::Evaluation),
+            Self::Fmt
+            | Self::Clippy
+            | Self::Deny
+            | Self::Layers
+            | Self::Drift
+            | Self::Book
+            | Self::Build
+            | Self::Unit
+            | Self::Templates
+            | Self::Driver
+            | Self::Api
+            | Self::Gate
+            | Self::Hostile
+            | Self::Evaluation
+            | Self::Tekton => Turn::Own,
+        }
     }
 
     /// Whether the part uses the run's cluster.
