@@ -158,7 +158,9 @@ impl Report {
                 part,
                 minutes,
                 outcome,
+                output,
             } = ended;
+            output.lines().for_each(|line| self.summary.note(line));
             self.note(part, minutes, outcome, ", beside the others");
         }
     }

@@ -48,6 +48,8 @@ pub(super) struct Ended {
     pub(super) part: Part,
     pub(super) minutes: f64,
     pub(super) outcome: anyhow::Result<()>,
+    /// Its output up to its own report, which repeats some lines.
+    pub(super) output: String,
 }
 
 impl Aside {
@@ -91,7 +93,10 @@ impl Aside {
         let end = |running: Running| {
             let waited = running.waiter.join();
             println!("── {} (beside the parts above)", running.part);
-            println!("{}", fs::read_to_string(&running.log).unwrap_or_default());
+            let mut output = fs::read_to_string(&running.log).unwrap_or_default();
+            println!("{output}");
+            let report = output.find(&format!("\n── {} ", running.part));
+            output.truncate(report.unwrap_or(output.len()));
             let (outcome, took) = match waited {
                 Ok((Ok(status), took)) if status.success() => (Ok(()), took),
                 Ok((Ok(status), took)) => {
@@ -108,6 +113,7 @@ impl Aside {
                 part: running.part,
                 minutes: took.as_secs_f64() / 60.0,
                 outcome,
+                output,
             }
         };
         self.running.into_iter().map(end).collect()
@@ -116,7 +122,32 @@ impl Aside {
 
 #[cfg(test)]
 mod tests {
+    use std::env;
+
     use super::*;
+
+    #[test]
+    fn the_output_ends_before_the_parts_own_report() {
+        let running = |text: &str| {
+            let log = env::temp_dir().join(format!("aside-{}-{}", std::process::id(), text.len()));
+            fs::write(&log, text).unwrap();
+            let ended = (Ok(ExitStatus::default()), Duration::ZERO);
+            let waiter = thread::spawn(move || ended);
+            let part = Part::Layers;
+            let running = vec![Running {
+                part,
+                log: log.clone(),
+                waiter,
+            }];
+            let output = Aside { running }.end().remove(0).output;
+            fs::remove_file(log).unwrap();
+            output
+        };
+        let text = "── layers\ntest result: ok. 1 passed; 0 failed";
+        let report = "\n── layers ✔ 0.1 min\ntest result: ok. 1 passed; 0 failed";
+        assert_eq!(running(&format!("{text}{report}")), text);
+        assert_eq!(running(text), text);
+    }
 
     fn outcome(program: &str, priority: Priority) -> anyhow::Result<()> {
         let aside = Aside::begin(Path::new(program), &[Part::Layers], priority).unwrap();
