@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn short_work_gives_none() {
-        let done = with_signs(Duration::from_secs(3600), || 7, || panic!("a sign"));
+        let done = with_signs(Duration::from_hours(1), || 7, || panic!("a sign"));
         assert_eq!(done, 7);
     }
 }
