@@ -111,13 +111,13 @@ fn run(
     stop: &AtomicBool,
 ) -> Result<Timestamp, CheckerError> {
     let mut stopping: Option<(Timestamp, Instant)> = None;
+    let mut last = None;
     loop {
         if stop.load(Ordering::SeqCst) && stopping.is_none() {
             stopping = Some((now(), Instant::now()));
         }
         let lines = tail.more().map_err(error(&tail.path))?;
         let mut observer = locked(observer);
-        let mut last = None;
         for line in &lines {
             last = last.max(observer.line(line));
         }
