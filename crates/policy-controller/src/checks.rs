@@ -15,7 +15,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use connectors_api::AccessPolicySpec;
+use connectors_api::{AccessPolicySpec, config::DefaultRequesters};
+use tokio::time::Instant;
 
 use crate::cache::Job;
 use inspector::Inspection;
@@ -56,6 +57,19 @@ impl Inspections {
         before.is_none_or(|it| it.generation != generation || it.verdict != verdict)
     }
 
+    /// When this version of a policy was inspected first; now, if it was not yet.
+    fn since(
+        &self,
+        job: &Job,
+        generation: Option<i64>,
+        defaults: DefaultRequesters,
+        now: Instant,
+    ) -> Instant {
+        let known = self.known();
+        let of_it = known.get(job).filter(|it| it.is_of(generation, defaults));
+        of_it.map_or(now, |it| it.since)
+    }
+
     fn forget_all_but(&self, jobs: &BTreeSet<&Job>) {
         self.known().retain(|job, _| jobs.contains(job));
     }
@@ -67,8 +81,9 @@ impl Inspections {
 
 #[cfg(test)]
 mod tests {
-    use connectors_api::{config::DefaultRequesters, policy_reason::ChecksValid};
-    use tokio::time::Instant;
+    use std::time::Duration;
+
+    use connectors_api::policy_reason::ChecksValid;
 
     use super::*;
 
@@ -77,6 +92,7 @@ mod tests {
             generation: Some(generation),
             defaults: DefaultRequesters::Namespace,
             at: Instant::now(),
+            since: Instant::now(),
             places: Vec::new(),
             verdict: ChecksVerdict {
                 reason,
@@ -85,13 +101,31 @@ mod tests {
         }
     }
 
+    fn job() -> Job {
+        Job {
+            namespace: "tools".to_owned(),
+            uid: "p".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_first_inspection_is_that_of_the_same_version_under_the_same_configuration() {
+        use DefaultRequesters::{Any, Namespace};
+        let inspections = Inspections::default();
+        let job = job();
+        let first = found(1, ChecksValid::KindMissing);
+        let (began, now) = (first.since, first.since + Duration::from_secs(9));
+        assert_eq!(inspections.since(&job, Some(1), Namespace, now), now);
+        inspections.keep(&job, first);
+        assert_eq!(inspections.since(&job, Some(1), Namespace, now), began);
+        assert_eq!(inspections.since(&job, Some(2), Namespace, now), now);
+        assert_eq!(inspections.since(&job, Some(1), Any, now), now);
+    }
+
     #[test]
     fn the_same_verdict_is_news_for_a_new_version_alone() {
         let inspections = Inspections::default();
-        let job = Job {
-            namespace: "tools".to_owned(),
-            uid: "p".to_owned(),
-        };
+        let job = job();
         assert!(inspections.keep(&job, found(1, ChecksValid::ChecksValid)));
         assert!(!inspections.keep(&job, found(1, ChecksValid::ChecksValid)));
         assert!(inspections.keep(&job, found(2, ChecksValid::ChecksValid)));

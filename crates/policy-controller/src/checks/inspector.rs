@@ -41,8 +41,10 @@ const PACE: Duration = Duration::from_secs(1);
 const MOST_AT_A_TIME: usize = 8;
 /// The pause before a question without an answer is repeated.
 const AFTER_SILENCE: Duration = Duration::from_secs(10);
-/// The pause before a problem is checked again: no event tells of new kinds or rights.
+/// The longest pause before a problem is checked again: no event tells of new kinds or rights.
 const AFTER_WRONG: Duration = Duration::from_secs(30);
+/// The shortest one. A policy is often created together with its kind and the right to read it, which take a moment.
+const AFTER_NEWLY_WRONG: Duration = Duration::from_secs(2);
 /// The pause after an inspection without a problem.
 const AFTER_WELL: Duration = Duration::from_mins(10);
 /// The shortest pause before a policy is inspected again because rights changed. In a busy cluster they
@@ -58,22 +60,33 @@ pub struct Inspection {
     pub(super) generation: Option<i64>,
     pub(super) defaults: DefaultRequesters,
     pub(super) at: Instant,
+    /// The first inspection of this version.
+    pub(super) since: Instant,
     /// The namespaces whose accounts were checked.
     pub(super) places: Vec<String>,
     pub(super) verdict: ChecksVerdict,
 }
 
 impl Inspection {
+    /// Whether it is about this version of the policy, under this configuration.
+    pub(super) fn is_of(&self, generation: Option<i64>, defaults: DefaultRequesters) -> bool {
+        (self.generation, self.defaults) == (generation, defaults)
+    }
+
     /// Whether it is time to look again.
     fn is_due(&self, now: Instant, rights_changed: Instant) -> bool {
         let age = now.duration_since(self.at);
         let after = match self.verdict.reason {
             ChecksValid::ChecksNotJudged => AFTER_SILENCE,
+            // Each pause is as long as all before it.
             ChecksValid::KindMissing
             | ChecksValid::KindNotNamespaced
             | ChecksValid::KindNotReadable
-            | ChecksValid::CreatorsUnknown
-            | ChecksValid::TooManyPolicies => AFTER_WRONG,
+            | ChecksValid::CreatorsUnknown => {
+                let wrong = self.at.duration_since(self.since);
+                wrong.clamp(AFTER_NEWLY_WRONG, AFTER_WRONG)
+            }
+            ChecksValid::TooManyPolicies => AFTER_WRONG,
             ChecksValid::ChecksValid
             | ChecksValid::NoChecks
             | ChecksValid::ChecksForgeable
@@ -162,10 +175,12 @@ impl Inspector {
                 })
             });
             last.clone_from(&job.namespace);
+            let generation = policy.metadata.generation;
             let found = Inspection {
-                generation: policy.metadata.generation,
+                generation,
                 defaults,
                 at,
+                since: self.inspections.since(&job, generation, defaults, at),
                 places: looked.places,
                 verdict: looked.verdict,
             };
@@ -196,8 +211,7 @@ impl Inspector {
         };
         let is_due = |it: &CheckedPolicy| {
             known.get(&it.job).is_none_or(|found| {
-                found.generation != it.policy.metadata.generation
-                    || found.defaults != defaults
+                !found.is_of(it.policy.metadata.generation, defaults)
                     || found.is_due(now, changed(&found.places))
             })
         };
@@ -364,6 +378,7 @@ mod tests {
             generation: Some(1),
             defaults: DefaultRequesters::Namespace,
             at,
+            since: at,
             places: Vec::new(),
             verdict: ChecksVerdict {
                 reason,
@@ -377,8 +392,8 @@ mod tests {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         for (reason, after) in [
             (ChecksValid::ChecksNotJudged, AFTER_SILENCE),
-            (ChecksValid::KindMissing, AFTER_WRONG),
-            (ChecksValid::KindNotReadable, AFTER_WRONG),
+            (ChecksValid::KindMissing, AFTER_NEWLY_WRONG),
+            (ChecksValid::KindNotReadable, AFTER_NEWLY_WRONG),
             (ChecksValid::TooManyPolicies, AFTER_WRONG),
             (ChecksValid::ChecksValid, AFTER_WELL),
             (ChecksValid::ChecksInvalid, AFTER_WELL),
@@ -386,6 +401,29 @@ mod tests {
             let found = found(reason, start);
             assert!(!found.is_due(start + after - second, start), "{reason}");
             assert!(found.is_due(start + after, start), "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_pauses_after_a_problem_grow_with_its_age_up_to_a_longest_one() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        for (age, pause) in [
+            (0, AFTER_NEWLY_WRONG),
+            (2, 2 * second),
+            (4, 4 * second),
+            (8, 8 * second),
+            (16, 16 * second),
+            (32, AFTER_WRONG),
+            (3600, AFTER_WRONG),
+        ] {
+            let at = start + age * second;
+            let found = Inspection {
+                at,
+                ..found(ChecksValid::KindNotReadable, start)
+            };
+            let just_before = at + pause - Duration::from_millis(1);
+            assert!(!found.is_due(just_before, start), "{age} s");
+            assert!(found.is_due(at + pause, start), "{age} s");
         }
     }
 
