@@ -60,8 +60,8 @@ impl Store {
         Ok(self.root.join(key(repository)?).is_dir())
     }
 
-    /// Copies the store's dependencies into the repository's target directory, once for each set. Returns
-    /// their number.
+    /// Copies the store's dependencies into the repository's target directory, once for each set, unless it has others of
+    /// its own. Returns their number.
     pub fn fill(&self, repository: &Path) -> io::Result<usize> {
         self.fill_target(repository, &target_of(repository))
     }
@@ -78,28 +78,51 @@ impl Store {
         };
         let _lock = self.lock()?;
         // Nothing in the store is the workspace's own.
-        let units = copy(&set, target, &BTreeSet::new())?;
+        let own = BTreeSet::new();
+        let units = if fits(target, &set, &own)? {
+            copy(&set, target, &own)?
+        } else {
+            0
+        };
         used_now(&set)?;
         fs::create_dir_all(target)?;
         fs::write(mark, "")?;
         Ok(units)
     }
 
-    /// Copies the dependencies of the repository's target directory into the store. Returns the number of new
-    /// ones.
+    /// Copies the dependencies of the repository's target directory into the store, in place of a set that does not fit
+    /// to them. Returns the number of new ones.
     pub fn keep(&self, repository: &Path) -> io::Result<usize> {
-        self.keep_target(repository, &target_of(repository))
+        let (_lock, set, own) = self.open(repository)?;
+        let target = target_of(repository);
+        if !fits(&target, &set, &own)? {
+            fs::remove_dir_all(&set)?;
+        }
+        self.add(&target, &set, &own)
     }
 
-    /// The same from another target directory, in which a copy of the repository is built.
+    /// The same from another target directory, in which a copy of the repository is built. Nothing is copied to a set that
+    /// does not fit.
     pub fn keep_target(&self, repository: &Path, target: &Path) -> io::Result<usize> {
+        let (_lock, set, own) = self.open(repository)?;
+        if !fits(target, &set, &own)? {
+            return Ok(0);
+        }
+        self.add(target, &set, &own)
+    }
+
+    /// The lock, the set that a repository wants, and the packages that do not belong there.
+    fn open(&self, repository: &Path) -> io::Result<(File, PathBuf, BTreeSet<String>)> {
         fs::create_dir_all(&self.root)?;
-        let _lock = self.lock()?;
-        let own = units::own_packages(repository)?;
+        let lock = self.lock()?;
         let set = self.root.join(key(repository)?);
-        let units = copy(target, &set, &own)?;
-        used_now(&set)?;
-        self.forget(now(&set)?)?;
+        Ok((lock, set, units::own_packages(repository)?))
+    }
+
+    fn add(&self, target: &Path, set: &Path, own: &BTreeSet<String>) -> io::Result<usize> {
+        let units = copy(target, set, own)?;
+        used_now(set)?;
+        self.forget(now(set)?)?;
         Ok(units)
     }
 
@@ -158,6 +181,27 @@ fn key(repository: &Path) -> io::Result<String> {
 
 fn target_of(repository: &Path) -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), PathBuf::from)
+}
+
+/// Whether the compiled files that both have are the same. Dependencies of two target directories do not go together: some
+/// contain the path of their directory, and cargo compiles again what is older than something that it depends on.
+fn fits(target: &Path, set: &Path, own: &BTreeSet<String>) -> io::Result<bool> {
+    for profile in units::profiles(set)? {
+        let (target, set) = (target.join(&profile), set.join(&profile));
+        for entry in units::of_dependencies(&target, own)? {
+            let (ours, kept) = (target.join(&entry), set.join(&entry));
+            if ours.is_file() && kept.is_file() && version(&ours)? != version(&kept)? {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The version of a file, by which it is told from others.
+fn version(file: &Path) -> io::Result<(u64, SystemTime)> {
+    let data = fs::metadata(file)?;
+    Ok((data.len(), data.modified()?))
 }
 
 /// Copies dependencies from one target directory to another. Existing files stay.

@@ -118,14 +118,90 @@ fn a_copy_is_built_in_another_target_which_the_store_fills_and_keeps_as_well() {
     assert!(!clone.join("target").exists());
 }
 
+const SYN: &str = "syn-00112233445566ff";
+
+/// Two clones that compiled the same dependency, and each another one beside it.
+fn strangers(folder: &Folder) -> [PathBuf; 2] {
+    let [one, other] = [("one", SERDE), ("other", SYN)].map(|(name, more)| {
+        let clone = folder.clone(name);
+        compile(&clone, "debug", "itoa-ffeeddccbbaa0099", name);
+        compile(&clone, "debug", more, name);
+        clone
+    });
+    [one, other]
+}
+
+#[test]
+fn a_set_is_of_one_clone_and_of_those_that_began_with_it() {
+    let folder = Folder::new("one-clone");
+    let store = folder.store();
+    let [one, other] = strangers(&folder);
+    assert_eq!(store.keep(&one).unwrap(), 2);
+    // Theirs differ in size.
+    assert_eq!(store.keep(&other).unwrap(), 2);
+    let fresh = folder.clone("fresh");
+    assert_eq!(store.fill(&fresh).unwrap(), 2);
+    assert_eq!(read(&fresh, &format!("debug/deps/lib{SERDE}.rlib")), None);
+    compile(&fresh, "debug", SERDE, "beside the others");
+    assert_eq!(store.keep(&fresh).unwrap(), 1);
+    let last = folder.clone("last");
+    assert_eq!(store.fill(&last).unwrap(), 3);
+    for unit in [SERDE, SYN] {
+        let text = read(&last, &format!("debug/deps/lib{unit}.rlib")).unwrap();
+        let wanted = if unit == SYN {
+            "other"
+        } else {
+            "beside the others"
+        };
+        assert_eq!(text, wanted);
+    }
+}
+
+/// The size is the same.
+#[test]
+fn a_dependency_that_was_compiled_again_replaces_the_set() {
+    let folder = Folder::new("again");
+    let (store, clone) = (folder.store(), folder.clone("clone"));
+    compile(&clone, "debug", SERDE, "one");
+    store.keep(&clone).unwrap();
+    let file = format!("deps/lib{SERDE}.rlib");
+    let ours = clone.join("target/debug").join(&file);
+    fs::remove_file(&ours).unwrap();
+    fs::write(&ours, "two").unwrap();
+    let another = SystemTime::UNIX_EPOCH + Duration::from_hours(1);
+    let times = FileTimes::new().set_modified(another);
+    File::open(&ours).unwrap().set_times(times).unwrap();
+    assert_eq!(store.keep(&clone).unwrap(), 1);
+    let fresh = folder.clone("fresh");
+    store.fill(&fresh).unwrap();
+    assert_eq!(
+        read(&fresh, &format!("debug/{file}")).as_deref(),
+        Some("two")
+    );
+}
+
+#[test]
+fn a_copy_that_began_with_another_set_leaves_it_as_it_is() {
+    let folder = Folder::new("another-set");
+    let store = folder.store();
+    let [one, other] = strangers(&folder);
+    store.keep(&one).unwrap();
+    assert_eq!(store.keep_target(&one, &other.join("target")).unwrap(), 0);
+    let fresh = folder.clone("fresh");
+    assert_eq!(store.fill(&fresh).unwrap(), 2);
+    assert_eq!(read(&fresh, &format!("debug/deps/lib{SYN}.rlib")), None);
+}
+
 #[test]
 fn what_a_clone_has_already_stays() {
     let folder = Folder::new("stays");
     let (store, old, other) = (folder.store(), folder.clone("old"), folder.clone("other"));
     compile(&old, "debug", SERDE, "theirs");
+    compile(&old, "debug", SYN, "theirs");
     compile(&other, "debug", SERDE, "its own");
     store.keep(&old).unwrap();
     assert_eq!(store.fill(&other).unwrap(), 0);
+    assert_eq!(read(&other, &format!("debug/deps/lib{SYN}.rlib")), None);
     let text = read(&other, &format!("debug/deps/lib{SERDE}.rlib"));
     assert_eq!(text.as_deref(), Some("its own"));
 }
