@@ -50,7 +50,7 @@ use std::collections::BTreeSet;
 
 pub use event::AuditEvent;
 pub use follow::{Checker, CheckerError};
-pub use jiff::Timestamp;
+pub use jiff::{SignedDuration, Timestamp};
 pub use observer::Observer;
 pub use report::{Report, Revocation, Rule, Seen, Violation};
 
@@ -63,6 +63,8 @@ pub struct Settings {
     pub namespaces: Option<BTreeSet<String>>,
     /// Whether the installation accepts requesters of any namespace where a policy names none.
     pub requesters_any: bool,
+    /// How long a grant may outlive its reason while a controller can work.
+    pub revoked_within: SignedDuration,
 }
 
 impl Default for Settings {
@@ -71,6 +73,7 @@ impl Default for Settings {
             controllers: [wire::REQUEST_CONTROLLER.to_owned()].into(),
             namespaces: None,
             requesters_any: false,
+            revoked_within: SignedDuration::from_secs(5),
         }
     }
 }

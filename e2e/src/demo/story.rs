@@ -115,7 +115,7 @@ impl Story<'_> {
             let status = r#"{"spec":{"status":"Cancelled"}}"#;
             for words in [
                 format!("patch pipelinerun {RUN} --type merge --patch {status}"),
-                format!("wait pod/{DEPLOY_POD} --for=delete --timeout=60s"),
+                format!("wait pod/{DEPLOY_POD} --for=delete --timeout=120s"),
             ] {
                 self.kubectl
                     .run(&format!("{words} --namespace {NAMESPACE}"))?;
@@ -217,7 +217,7 @@ impl Story<'_> {
     }
 
     fn delete(&self, pod: &str) -> Result<(), DemoError> {
-        let words = format!("delete pod {pod} --namespace {NAMESPACE} --timeout=60s");
+        let words = format!("delete pod {pod} --namespace {NAMESPACE} --timeout=120s");
         self.kubectl.run(&words)?;
         Ok(())
     }
@@ -249,13 +249,13 @@ impl Story<'_> {
     }
 
     /// Asks the API server, and fails when it says something else. It looks into caches that lag behind
-    /// by some milliseconds, so that a moment is given to it.
+    /// by some milliseconds, and by more on a busy machine.
     fn expect_access(&self, pod: &str, wanted: bool) -> Result<(), DemoError> {
         let who = format!("pod {pod} as system:serviceaccount:{NAMESPACE}:deployer");
         let review = review(pod);
         let answer = poll(
             "the API server's answer",
-            Deadline::after(Duration::from_secs(5)),
+            Deadline::after(Duration::from_secs(30)),
             || {
                 let answer = self
                     .kubectl

@@ -10,9 +10,6 @@ use crate::checker::{
     wire,
 };
 
-/// How long a grant may outlive its reason while a controller can work.
-const LIMIT: SignedDuration = SignedDuration::from_secs(5);
-
 /// The end of a grant's reason.
 struct End<'a> {
     at: Timestamp,
@@ -37,7 +34,7 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
         }
         judgement.ended += 1;
         let took = working_time(case, from, until);
-        if took > LIMIT {
+        if took > case.settings.revoked_within {
             let state = if grant.gone.is_some() {
                 "was gone only"
             } else {

@@ -6,11 +6,15 @@ use csi_recorder::{AskAccess, Eyes, Recorder, View};
 use e2e::{
     ApiClient, Cluster,
     api::kinds::ACCESS_REQUEST,
-    checker::{self, Checker, Report, Seen, Settings},
+    checker::{self, Checker, Report, Seen, Settings, SignedDuration},
     harness::Scene,
 };
 
 use super::wait_until;
+
+/// The limit for a cluster on which dozens of scenarios share two processors. A missed event takes minutes, until the next
+/// sweep.
+const REVOKED_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// The recorder at the driver's socket.
 pub(super) enum Recording {
@@ -32,7 +36,10 @@ pub(super) struct Watched {
 
 impl Watched {
     pub(super) fn start(scene: &Scene, recording: Recording) -> Self {
-        let settings = Settings::in_namespace(scene.namespace());
+        let settings = Settings {
+            revoked_within: REVOKED_WITHIN,
+            ..Settings::in_namespace(scene.namespace())
+        };
         let follow = |log: PathBuf| Checker::follow(&log, settings).unwrap();
         let recorder = |access| scene.cluster().map(|cluster| record(cluster, access));
         Self {
