@@ -69,7 +69,7 @@ pub(crate) enum Part {
     Templates,
     /// The CSI driver's own program: csi-sanity calls it, and a thousand calls are held at once; no cluster
     Driver,
-    /// The request-controller, broken at 1,000 points of its scenarios; no cluster
+    /// The request-controller, broken at 600 points of its scenarios; no cluster
     Campaign,
     /// Some planted faults, chosen by the commit: the tests that they name find them; no cluster
     Mutants,

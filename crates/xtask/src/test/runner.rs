@@ -1,4 +1,5 @@
-//! Runs cargo's test runner and keeps its summary lines, so that a long output still ends with them.
+//! Runs cargo's test runner and keeps its summary lines and the first words of each failure, so that a long output still
+//! ends with them.
 
 use std::{
     fmt,
@@ -8,12 +9,35 @@ use std::{
 
 use anyhow::Context;
 
+/// The tests that the summary quotes, so that a run in which everything fails still ends with its counts.
+const MOST_FAILURES: usize = 10;
+/// The lines of each, and the characters of each line.
+const MOST_LINES: usize = 8;
+const LONGEST_LINE: usize = 500;
+
 /// The output of the test runner at the end of each test program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     lines: Vec<String>,
     passed: u32,
     failed: u32,
+    failures: Vec<Failure>,
+    /// The next lines are those of the last failure.
+    quotes: bool,
+}
+
+/// What a test printed first of all that it printed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Failure {
+    test: String,
+    said: Vec<String>,
+}
+
+impl Failure {
+    /// Whether it is complete without this line.
+    fn ends_before(&self, line: &str) -> bool {
+        self.said.len() == MOST_LINES || line == "failures:" || line.starts_with("stack backtrace:")
+    }
 }
 
 impl Summary {
@@ -24,6 +48,7 @@ impl Summary {
 
     /// Notes a line of the runner when it sums a program up: `test result: ok. 3 passed; 0 failed; …`.
     pub(crate) fn note(&mut self, line: &str) {
+        self.note_failure(line);
         let Some(counts) = line.strip_prefix("test result: ") else {
             return;
         };
@@ -39,6 +64,28 @@ impl Summary {
         self.passed += passed;
         self.failed += failed;
     }
+
+    fn note_failure(&mut self, line: &str) {
+        let test = line.strip_prefix("---- ");
+        if let Some(test) = test.and_then(|it| it.strip_suffix(" stdout ----")) {
+            self.quotes = self.failures.len() < MOST_FAILURES;
+            if self.quotes {
+                self.failures.push(Failure {
+                    test: test.to_owned(),
+                    said: Vec::new(),
+                });
+            }
+            return;
+        }
+        let last = self.failures.last_mut().filter(|_| self.quotes);
+        let Some(last) = last else {
+            return;
+        };
+        self.quotes = !last.ends_before(line);
+        if self.quotes && !line.is_empty() {
+            last.said.push(line.chars().take(LONGEST_LINE).collect());
+        }
+    }
 }
 
 impl fmt::Display for Summary {
@@ -48,6 +95,12 @@ impl fmt::Display for Summary {
         }
         if self.ran() > 0 {
             writeln!(f, "{} passed, {} failed", self.passed, self.failed)?;
+        }
+        for Failure { test, said } in &self.failures {
+            writeln!(f, "✘ {test}")?;
+            for line in said {
+                writeln!(f, "  {line}")?;
+            }
         }
         Ok(())
     }
@@ -95,6 +148,51 @@ mod tests {
             (4, 2, 2)
         );
         assert!(summary.to_string().ends_with("\n4 passed, 2 failed\n"));
+    }
+
+    #[test]
+    fn the_first_words_of_each_failure_come_last() {
+        let mut summary = Summary::default();
+        for line in [
+            "test a ... FAILED",
+            "",
+            "failures:",
+            "",
+            "---- a stdout ----",
+            "",
+            "thread 'a' panicked at a.rs:1:2:",
+            "left is not right",
+            "stack backtrace:",
+            "   0: begin",
+            "---- b::c stdout ----",
+            "it prints this",
+            "failures:",
+            "    a",
+            "test result: FAILED. 0 passed; 2 failed; 0 ignored",
+        ] {
+            summary.note(line);
+        }
+        let shown = "0 passed, 2 failed\n✘ a\n  thread 'a' panicked at a.rs:1:2:\n  left is not right\n✘ b::c\n  it prints \
+                     this\n";
+        let said = summary.to_string();
+        assert!(said.ends_with(shown), "{said}");
+    }
+
+    #[test]
+    fn failures_are_quoted_up_to_a_limit() {
+        let mut summary = Summary::default();
+        for test in 0..=MOST_FAILURES {
+            summary.note(&format!("---- t{test} stdout ----"));
+            for line in 0..=MOST_LINES {
+                summary.note(&format!("line {line} {}", "x".repeat(LONGEST_LINE)));
+            }
+        }
+        assert_eq!(summary.failures.len(), MOST_FAILURES);
+        for failure in &summary.failures {
+            assert_eq!(failure.said.len(), MOST_LINES);
+            let mut lengths = failure.said.iter().map(|it| it.chars().count());
+            assert!(lengths.all(|it| it == LONGEST_LINE));
+        }
     }
 
     #[test]
