@@ -1,8 +1,11 @@
 //! The events in the cluster, step by step, independent of the controller's state.
 
+mod approvers;
 mod arrivals;
+mod asked;
 mod changes;
 mod common;
+mod content;
 mod forged;
 mod kept;
 mod lives;
@@ -83,6 +86,9 @@ pub fn all() -> Vec<Scenario> {
     all.extend(arrivals::ORDERS);
     all.extend(runs::RUNS);
     all.extend(forged::FORGED);
+    all.extend(approvers::APPROVERS);
+    all.extend(content::CONTENT);
+    all.extend(asked::ASKED);
     all
 }
 

@@ -14,32 +14,33 @@ use crate::stage::{
 };
 
 /// One proven approval would suffice.
-const ANY_OF_RUNS: PolicyForm<'static> = PolicyForm {
+pub(super) const ANY_OF_RUNS: PolicyForm<'static> = PolicyForm {
     any: true,
     ..OF_RUNS
 };
 
 const STEPS: &[Step] = &[A_WHILE, APPROVED, A_WHILE];
 
-const fn forged(name: &'static str, before: fn(&Stage)) -> Scenario {
+/// A run that proves nothing, approved after a while.
+pub(super) const fn forged(name: &'static str, before: fn(&Stage)) -> Scenario {
     never(name, before, STEPS)
 }
 
 /// Runs that prove nothing.
 pub(super) const FORGED: [Scenario; 30] = [
     forged("f1-pod-with-copied-labels", |stage| {
-        differs(stage, Part::Pod, |it| {
+        differs(stage, Part::Pod, &|it| {
             it["metadata"]["ownerReferences"] = json!([]);
         });
     }),
     forged("f3-custom-run-of-no-run", |stage| {
-        differs(stage, Part::CustomRun, |it| {
+        differs(stage, Part::CustomRun, &|it| {
             it["metadata"]["ownerReferences"] = json!([]);
         });
     }),
     never(
         "f4-adopted-custom-run",
-        |stage| differs(stage, Part::Pod, |_| {}),
+        |stage| differs(stage, Part::Pod, &|_| {}),
         &[
             PENDING,
             Do("a CustomRun is adopted", adopt_custom_run),
@@ -49,7 +50,7 @@ pub(super) const FORGED: [Scenario; 30] = [
         ],
     ),
     forged("f5-custom-run-before-its-run", |stage| {
-        differs(stage, Part::CustomRun, first);
+        differs(stage, Part::CustomRun, &first);
     }),
     forged("f5-custom-run-with-other-params", |stage| {
         all_differ(stage, &|part, it| match part {
@@ -60,7 +61,7 @@ pub(super) const FORGED: [Scenario; 30] = [
     }),
     never(
         "f6-status-without-approvals",
-        |stage| differs(stage, Part::Pod, |_| {}),
+        |stage| differs(stage, Part::Pod, &|_| {}),
         &[
             PENDING,
             Do("the status says approved", |it| {
@@ -70,7 +71,7 @@ pub(super) const FORGED: [Scenario; 30] = [
         ],
     ),
     forged("f7-other-approvers", |stage| {
-        differs(stage, Part::Approval, |it| {
+        differs(stage, Part::Approval, &|it| {
             it["spec"]["approvers"] =
                 json!([approver("mallory", "pending"), approver("alice", "pending")]);
         });
@@ -101,28 +102,28 @@ pub(super) const FORGED: [Scenario; 30] = [
         });
     }),
     forged("f18-task-run-before-its-run", |stage| {
-        differs(stage, Part::TaskRun, first);
+        differs(stage, Part::TaskRun, &first);
     }),
     forged("f18-task-run-with-another-script", |stage| {
-        differs(stage, Part::TaskRun, |it| {
+        differs(stage, Part::TaskRun, &|it| {
             it["spec"]["taskSpec"] = script("evil:1");
         });
     }),
     forged("f19-pod-before-its-task-run", |stage| {
-        differs(stage, Part::Pod, first);
+        differs(stage, Part::Pod, &first);
     }),
     forged("f20-pod-after-its-task-run", |stage| {
-        differs(stage, Part::TaskRun, |it| {
+        differs(stage, Part::TaskRun, &|it| {
             it["status"]["conditions"][0]["status"] = "True".into();
         });
     }),
     forged("f20-pod-beside-the-current-one", |stage| {
-        differs(stage, Part::TaskRun, |it| {
+        differs(stage, Part::TaskRun, &|it| {
             it["status"]["podName"] = "another".into();
         });
     }),
     forged("f21-approval-before-the-gate", |stage| {
-        differs(stage, Part::Approval, first);
+        differs(stage, Part::Approval, &first);
     }),
     forged("asks-for-a-kind-without-lineage", |stage| {
         let edit: fn(&mut Value) = |spec| {
@@ -147,7 +148,7 @@ pub(super) const FORGED: [Scenario; 30] = [
         stage.request_named("for-deploy", RELEASE.pod);
     }),
     forged("pod-with-an-owner-that-does-not-control", |stage| {
-        differs(stage, Part::Pod, |it| {
+        differs(stage, Part::Pod, &|it| {
             it["metadata"]["ownerReferences"][0]["controller"] = false.into();
         });
     }),
@@ -161,31 +162,31 @@ pub(super) const FORGED: [Scenario; 30] = [
         });
     }),
     forged("children-of-another-account-than-their-run", |stage| {
-        differs(stage, Part::Run, |it| run_as(it, "deployer"));
+        differs(stage, Part::Run, &|it| run_as(it, "deployer"));
     }),
     forged("task-run-with-more-fields", |stage| {
-        differs(stage, Part::TaskRun, |it| {
+        differs(stage, Part::TaskRun, &|it| {
             it["spec"]["taskSpec"]["sidecars"] = json!([{"name": "spy", "image": "evil:1"}]);
         });
     }),
     forged("task-run-with-more-params", |stage| {
-        differs(stage, Part::TaskRun, |it| {
+        differs(stage, Part::TaskRun, &|it| {
             it["spec"]["params"] = json!([{"name": "script", "value": "evil"}]);
         });
     }),
     forged("task-run-with-a-breakpoint", |stage| {
-        differs(stage, Part::TaskRun, |it| {
+        differs(stage, Part::TaskRun, &|it| {
             it["spec"]["debug"] = json!({"breakpoints": {"onFailure": "enabled"}});
         });
     }),
     forged("task-run-of-two-tasks", |stage| {
-        differs(stage, Part::Run, |it| {
+        differs(stage, Part::Run, &|it| {
             let twice = RELEASE.child(Part::TaskRun, "release-deploy", "verify");
             list_too(it, twice);
         });
     }),
     forged("custom-run-of-a-skipped-task", |stage| {
-        differs(stage, Part::Run, |it| {
+        differs(stage, Part::Run, &|it| {
             it["status"]["skippedTasks"] = json!([{"name": "wait"}]);
         });
     }),
@@ -199,14 +200,14 @@ pub(super) const FORGED: [Scenario; 30] = [
         });
     }),
     forged("custom-run-that-was-cancelled", |stage| {
-        differs(stage, Part::CustomRun, |it| {
+        differs(stage, Part::CustomRun, &|it| {
             it["spec"]["status"] = "RunCancelled".into();
         });
     }),
     never(
         "approval-of-another-name",
         |stage| {
-            differs(stage, Part::Approval, |it| {
+            differs(stage, Part::Approval, &|it| {
                 it["metadata"]["name"] = "release-x".into();
                 answered(it, "approve", "approved");
             });
@@ -214,12 +215,12 @@ pub(super) const FORGED: [Scenario; 30] = [
         &[A_WHILE],
     ),
     forged("run-of-another-run", |stage| {
-        differs(stage, Part::Run, |it| {
+        differs(stage, Part::Run, &|it| {
             it["metadata"]["ownerReferences"] = ANOTHER.owns(Part::Run);
         });
     }),
     forged("run-of-another-controller", |stage| {
-        differs(stage, Part::Run, |it| {
+        differs(stage, Part::Run, &|it| {
             it["spec"]["managedBy"] = "example.com/other".into();
         });
     }),
@@ -267,7 +268,7 @@ fn list_too(run: &mut Value, child: Value) {
 
 /// A run with differences from an honest one. Garbage collection would delete objects whose owner does not
 /// exist.
-fn all_differ(stage: &Stage, edit: &dyn Fn(Part, &mut Value)) {
+pub(super) fn all_differ(stage: &Stage, edit: &dyn Fn(Part, &mut Value)) {
     prepared(stage, ANY_OF_RUNS);
     stage.server.collect_garbage(None);
     for part in Part::ALL {
@@ -277,7 +278,7 @@ fn all_differ(stage: &Stage, edit: &dyn Fn(Part, &mut Value)) {
 }
 
 /// A run with one part that differs.
-fn differs(stage: &Stage, one: Part, edit: fn(&mut Value)) {
+pub(super) fn differs(stage: &Stage, one: Part, edit: &dyn Fn(&mut Value)) {
     all_differ(stage, &|part, it| {
         if part == one {
             edit(it);

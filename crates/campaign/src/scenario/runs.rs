@@ -410,7 +410,7 @@ fn change_review(stage: &Stage, change: impl FnOnce(&mut Value)) {
     stage.server.change("approvaltasks", APPS, REVIEW, change);
 }
 
-fn append(list: &mut Value, item: Value) {
+pub(super) fn append(list: &mut Value, item: Value) {
     if let Some(list) = list.as_array_mut() {
         list.push(item);
     }
