@@ -150,14 +150,15 @@ fn look_at_kind(findings: &mut Findings, path: &str, check: &Check) {
 fn look_at_provenance(findings: &mut Findings, path: &str, check: &Check) {
     let kind = &check.selector.object_ref;
     let at = format!("{path}.provenance");
-    if check.provenance == Provenance::Required && !has_lineage(kind) {
+    let is_unavailable = proof_needed(check) == ProofNeeded::Unavailable;
+    if check.provenance == Provenance::Required && is_unavailable {
         let message = format!("no lineage is known that proves a {}", kind.kind);
         let fix = format!(
             "{}, which asks for no proof of this kind",
             without_proof(check)
         );
         findings.error(&at, FindingCode::ProofUnavailable, message, fix);
-    } else if proof_needed(check) == ProofNeeded::Unavailable {
+    } else if is_unavailable {
         let message = format!(
             "no lineage is known that proves that a {} belongs to the pod's pipeline run, so the check never passes",
             kind.kind

@@ -265,15 +265,17 @@ fn a_proof_that_no_lineage_gives_cannot_be_required() {
     };
     let unavailable = BTreeSet::from([FindingCode::ProofUnavailable]);
     let gate = "openshift-pipelines.org/v1alpha1";
-    for (api_version, kind, refused) in [
-        ("v1", "ConfigMap", true),
-        ("example.com/v1", "SignOff", true),
-        (gate, "ApprovalRequest", true),
-        ("tekton.dev/v1", "PipelineRun", false),
+    for (api_version, kind) in [
+        ("v1", "ConfigMap"),
+        ("example.com/v1", "SignOff"),
+        (gate, "ApprovalRequest"),
+        ("tekton.dev/v1", "PipelineRun"),
     ] {
         let asked = asks(api_version, kind, "Required");
-        assert_eq!(asked, (unavailable.clone(), refused), "{kind}");
+        assert_eq!(asked, (unavailable.clone(), true), "{kind}");
     }
+    let open = BTreeSet::from([FindingCode::ApproversOpen]);
+    assert_eq!(asks(gate, "ApprovalTask", "Required"), (open, false));
     assert_eq!(
         asks(gate, "ApprovalRequest", "Auto"),
         (BTreeSet::new(), false)
