@@ -23,6 +23,9 @@ use story::Story;
 const NAMESPACE: &str = "connectors-approval-demo";
 /// Says that the namespace is the demo's own; no other is ever deleted.
 const LABEL: &str = "app.kubernetes.io/managed-by=connectors-approval-demo";
+/// The beginning of the event of the waiting pod, as the README shows it.
+pub const WAITING_EVENT: &str = "connector connectors-approval-demo/prod-harbor: policy approved-runs: check approval: \
+     ApprovalTask connectors-approval-demo/release-wait waits for its approvers alice: ";
 const CONNECTOR: &str = include_str!("../demo/connector.yaml");
 const POLICY: &str = include_str!("../demo/policy.yaml");
 const POLICY_TOO_WIDE: &str = include_str!("../demo/policy-too-wide.yaml");

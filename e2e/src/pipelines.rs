@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{
-        ApiClient, ApiError,
+        ApiClient, ApiError, ApiUser,
         kinds::{
             APPROVAL_REQUEST, APPROVAL_TASK, CUSTOM_RUN, PIPELINE_RUN, POD, ResourceKind, TASK_RUN,
         },
@@ -221,11 +221,13 @@ impl Pipelines {
 
     /// An approver answers. The gate counts when it works.
     pub fn answer(&self, approval: &str, approver: &str, input: &str) -> Result<(), ApiError> {
-        self.change_approvers(approval, |entry| {
-            if entry["name"] == approver && entry["type"] != "Group" {
-                entry["input"] = input.into();
-            }
-        })
+        answer(&self.api, approval, approver, input)
+    }
+
+    /// The same with the approver's own rights.
+    pub fn answer_as(&self, approver: &str, approval: &str, input: &str) -> Result<(), ApiError> {
+        let api = self.api.acting_as(&ApiUser::named(approver));
+        answer(&api, approval, approver, input)
     }
 
     /// A member of a group answers for the group.
@@ -236,27 +238,13 @@ impl Pipelines {
         member: &str,
         input: &str,
     ) -> Result<(), ApiError> {
-        self.change_approvers(approval, |entry| {
+        change_approvers(&self.api, approval, |entry| {
             if entry["name"] == group && entry["type"] == "Group" {
                 let answer = json!({"name": member, "input": input});
                 entry["users"] = [elements(&entry["users"]), &[answer]].concat().into();
                 entry["input"] = input.into();
             }
         })
-    }
-
-    fn change_approvers(
-        &self,
-        approval: &str,
-        change: impl Fn(&mut Value),
-    ) -> Result<(), ApiError> {
-        let task = self.api.get(APPROVAL_TASK, approval)?.unwrap_or_default();
-        let mut approvers = task["spec"]["approvers"].clone();
-        for entry in approvers.as_array_mut().into_iter().flatten() {
-            change(entry);
-        }
-        let fields = json!({"spec": {"approvers": approvers}});
-        self.api.patch(APPROVAL_TASK, approval, &fields).map(drop)
     }
 
     /// A pod like those of a `TaskRun`.
@@ -308,4 +296,26 @@ fn unless_gone(done: Result<(), ApiError>) -> Result<(), ApiError> {
             Err(error)
         }
     })
+}
+
+fn answer(api: &ApiClient, approval: &str, approver: &str, input: &str) -> Result<(), ApiError> {
+    change_approvers(api, approval, |entry| {
+        if entry["name"] == approver && entry["type"] != "Group" {
+            entry["input"] = input.into();
+        }
+    })
+}
+
+fn change_approvers(
+    api: &ApiClient,
+    approval: &str,
+    change: impl Fn(&mut Value),
+) -> Result<(), ApiError> {
+    let task = api.get(APPROVAL_TASK, approval)?.unwrap_or_default();
+    let mut approvers = task["spec"]["approvers"].clone();
+    for entry in approvers.as_array_mut().into_iter().flatten() {
+        change(entry);
+    }
+    let fields = json!({"spec": {"approvers": approvers}});
+    api.patch(APPROVAL_TASK, approval, &fields).map(drop)
 }

@@ -266,6 +266,10 @@ fn the_objects_of_the_readme_are_those_of_the_demo() {
     let (_, volume) = readme.split_once("`csi: ").unwrap();
     let (volume, _) = volume.split_once('`').unwrap();
     assert_eq!(objects(volume)[0], pod["volumes"][0]["csi"]);
+    // The demo waits for this event.
+    let words = readme.split_whitespace().collect::<Vec<_>>().join(" ");
+    let event = format!("Normal AccessPending {}…", e2e::demo::WAITING_EVENT);
+    assert!(words.contains(&event), "{event}");
 }
 
 /// The cases are tried on a real cluster, with the webhook and without it.

@@ -178,6 +178,7 @@ impl Rounds {
                 let counted = self.pipelines.counted(&task).unwrap();
                 let status = counted.expect("the approver answered");
                 let began = Instant::now();
+                // In place of the gate, whose own time is not measured.
                 self.api
                     .patch_status(APPROVAL_TASK, &task, &status)
                     .unwrap();

@@ -4,7 +4,7 @@ use std::{process::Command, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{DemoError, NAMESPACE, PIPELINE_RUN, show};
+use super::{DemoError, NAMESPACE, PIPELINE_RUN, WAITING_EVENT, show};
 use crate::{
     command::{CommandError, last_lines},
     images::programs_dir,
@@ -52,7 +52,7 @@ impl Story<'_> {
                 let applied = self.kubectl.apply(PIPELINE_RUN);
                 applied.map_err(|error| crate::report(&error))
             })?;
-            self.wait_for_event(DEPLOY_POD, "AccessPending")
+            self.wait_for_event(DEPLOY_POD, "AccessPending", WAITING_EVENT)
         })?;
         show(
             self.kubectl,
@@ -101,7 +101,7 @@ impl Story<'_> {
         );
         self.step("the forged pod waits", || {
             self.forge("forged")?;
-            self.wait_for_event("forged", "AccessPending")
+            self.wait_for_event("forged", "AccessPending", "connector ")
         })?;
         self.plugin("explain pod/forged", FORGED)?;
         self.expect_access("forged", false)?;
@@ -232,14 +232,17 @@ impl Story<'_> {
         })
     }
 
-    fn wait_for_event(&self, pod: &str, reason: &str) -> Result<(), DemoError> {
-        wait(&format!("event {reason} about pod {pod}"), || {
+    fn wait_for_event(&self, pod: &str, reason: &str, note: &str) -> Result<(), DemoError> {
+        wait(&format!("event {reason} about pod {pod}: {note}"), || {
             let words = format!("get events.events.k8s.io --namespace {NAMESPACE} -o json");
             let list = self.json(&words)?;
             let events = list["items"].as_array().into_iter().flatten();
-            let found = events
-                .into_iter()
-                .any(|event| event["regarding"]["name"] == pod && event["reason"] == reason);
+            let found = events.into_iter().any(|event| {
+                let said = event["note"].as_str().unwrap_or_default();
+                event["regarding"]["name"] == pod
+                    && event["reason"] == reason
+                    && said.starts_with(note)
+            });
             if found {
                 Ok(())
             } else {

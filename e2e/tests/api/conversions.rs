@@ -13,13 +13,14 @@ const CONVERTED: &str = ".after.yaml";
 #[tokio::test]
 async fn every_converted_object_is_accepted() {
     let scene = scene("conversions").await;
-    let (mut wrong, mut policies, mut others) = (Vec::new(), 0, 0);
+    let (mut wrong, mut policies, mut others, mut pairs) = (Vec::new(), 0, 0, 0);
     let mut foreign = BTreeSet::new();
     for file in files("crates/kubectl-connectors/tests/convert") {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         if !name.ends_with(CONVERTED) {
             continue;
         }
+        pairs += 1;
         for mut object in documents(&fs::read_to_string(&file).unwrap()) {
             if is_of(&object, "tekton.dev") && foreign.insert(object["kind"].to_string()) {
                 define(&scene, &object).await;
@@ -36,6 +37,7 @@ async fn every_converted_object_is_accepted() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(pairs >= 40, "{pairs} pairs");
     assert!(policies >= 25 && others >= 8, "{policies} and {others}");
     assert!(!foreign.is_empty(), "no object of Tekton");
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Gate, check_of,
     pipelines::{GATE, LateWrite, Pipelines, deploy_with, policy_of_runs, wait_for},
+    rights::{RightHolder, RightRule, give},
     uid,
 };
 
@@ -43,7 +44,14 @@ fn the_deploy_pod_of_a_run_waits_for_its_approver_and_starts() {
     let says = "waits for its approvers alice";
     gate.wait_for_note("Pod", POD_NAME, "AccessPending", says);
     gate.assert_held(POD_NAME);
-    pipelines.answer("run-wait", "alice", "approve");
+    let rights = RightRule {
+        group: "openshift-pipelines.org",
+        resource: "approvaltasks",
+        name: Some("run-wait"),
+        verbs: &["get", "patch"],
+    };
+    give(&gate, "approver", &[rights], RightHolder::User("alice"));
+    pipelines.answer_as("alice", "run-wait", "approve");
     gate.wait_for_output(POD_NAME);
     let request = gate.wait_for_phase(POD_NAME, "Granted");
     let proof = &request["status"]["policies"][0]["checkRefs"][0];

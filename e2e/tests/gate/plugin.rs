@@ -90,6 +90,11 @@ fn the_plugin_follows_a_pod_from_its_wait_to_the_end_of_its_access() {
     Session::of(&gate, &format!("can-i {CONNECTOR} --pod job")).expect(1, &[]);
     Session::of(&gate, "requests").expect(0, &["Pending"]);
     Session::of(&gate, "grants").expect(0, &[]);
+    let before_a_pod = format!(
+        "explain connector/{CONNECTOR} --as-account {}/default",
+        gate.namespace()
+    );
+    Session::of(&gate, &before_a_pod).expect(1, &["policy release", "SignOff"]);
 
     gate.set_approval("yes", "job", Approval::SignOff, "approved");
     gate.wait_for_output("job");
@@ -112,9 +117,18 @@ fn a_user_without_rights_is_told_what_may_not_be_read() {
     let gate = Gate::new("plugin-stranger");
     gate.create_policy("release", Approval::SignOff);
     gate.start_pod("job");
-    gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
+    let request = gate.wait_for_reason("job", "AccessCheckReady", "AccessCheckPending");
     let as_stranger = |words: &str| Session::of(&gate, &format!("{words} --as stranger"));
-    for words in ["explain pod/job", "requests", "grants", "top"] {
+    let of_request = format!("explain areq/{}", name(&request));
+    let can_i = format!("can-i {CONNECTOR} --pod job");
+    for words in [
+        "explain pod/job",
+        &of_request,
+        &can_i,
+        "requests",
+        "grants",
+        "top",
+    ] {
         let session = as_stranger(words);
         session.expect(3, &["stranger"]);
         assert!(!session.text.contains("release"), "{}", session.text);

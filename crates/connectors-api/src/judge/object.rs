@@ -391,7 +391,10 @@ fn pending(kind: &ObjectKind, identity: &ObjectRef, awaiting: Option<&Value>) ->
             namespace, name, ..
         } = identity;
         let awaited = awaiting.map_or_else(|| "its approvers".to_owned(), approvers::awaited);
-        format!("{identity} waits for {awaited}: tkn-approvaltask approve {name} -n {namespace}")
+        let kind = identity.kind.to_ascii_lowercase();
+        format!(
+            "{identity} waits for {awaited}: kubectl connectors approve {kind}/{name} -n {namespace}"
+        )
     } else {
         format!("{identity} is pending")
     }

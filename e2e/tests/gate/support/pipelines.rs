@@ -104,7 +104,15 @@ impl<'a> Pipelines<'a> {
         self.work();
     }
 
-    /// The same before Tekton looks at anything again.
+    /// The same with the approver's own rights.
+    pub(crate) fn answer_as(&self, approver: &str, approval: &str, input: &str) {
+        self.expect_open(approval);
+        let answered = self.controllers.answer_as(approver, approval, input);
+        answered.unwrap();
+        self.work();
+    }
+
+    /// The answer of an approver before Tekton looks at anything again.
     pub(crate) fn answer_before_tekton_looks(&self, approval: &str, approver: &str, input: &str) {
         self.expect_open(approval);
         self.controllers.answer(approval, approver, input).unwrap();

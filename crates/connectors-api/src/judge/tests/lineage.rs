@@ -99,7 +99,7 @@ fn an_undecided_approval_says_which_approvers_are_awaited() {
     assert_eq!(
         judgement.only().message,
         "ApprovalTask ns/run-wait waits for its approvers alice, group team: \
-         tkn-approvaltask approve run-wait -n ns"
+         kubectl connectors approve approvaltask/run-wait -n ns"
     );
 }
 

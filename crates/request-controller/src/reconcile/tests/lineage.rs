@@ -48,7 +48,7 @@ async fn a_proven_approval_grants_and_the_status_lists_what_proves_it() {
     assert_eq!(cluster.phase(), "Pending");
     assert_told(
         &cluster,
-        "waits for its approvers alice: tkn-approvaltask approve",
+        "waits for its approvers alice: kubectl connectors approve approvaltask/",
     );
     cluster.approve();
     cluster.look().await.unwrap();
