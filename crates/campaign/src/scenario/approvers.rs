@@ -8,7 +8,7 @@ use super::{
     Step::Do,
     common::{GRANTED, PENDING, revoked, scenario},
     forged::{all_differ, differs, forged},
-    runs::{APPROVED, OF_RUNS, prepared},
+    runs::{APPROVED, began},
 };
 use crate::stage::{ANOTHER, Part, RELEASE, RUN_LABEL, Stage, approver};
 
@@ -115,8 +115,8 @@ pub(super) const APPROVERS: [Scenario; 17] = [
         });
     }),
     scenario(
-        "nobody-needs-to-approve-any-more",
-        granted_run,
+        "no-approval-is-needed-any-more",
+        began,
         &[
             PENDING,
             APPROVED,
@@ -130,7 +130,7 @@ pub(super) const APPROVERS: [Scenario; 17] = [
     ),
     scenario(
         "the-number-of-approvals-is-no-number",
-        granted_run,
+        began,
         &[
             PENDING,
             APPROVED,
@@ -168,12 +168,6 @@ fn labelled(stage: &Stage, label: &str, value: &str) {
     differs(stage, Part::Approval, &|it| {
         it["metadata"]["labels"][label] = value.into();
     });
-}
-
-fn granted_run(stage: &Stage) {
-    prepared(stage, OF_RUNS);
-    stage.run(RELEASE);
-    stage.request_named("for-deploy", RELEASE.pod);
 }
 
 fn needs(stage: &Stage, count: &Value) {

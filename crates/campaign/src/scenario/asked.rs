@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{
     Scenario,
-    forged::forged,
-    runs::{OF_RUNS, append, prepared},
+    forged::{differing, forged, list_too},
+    runs::{OF_RUNS, REVIEW, append, review_of},
 };
 use crate::stage::{GATE, Part, RELEASE, STOPPING, Stage, params};
 
@@ -20,15 +20,12 @@ pub(super) const ASKED: [Scenario; 5] = [
     }),
     forged("an-approval-at-the-end-is-missing", |stage| {
         asks_for_another(stage, |pipeline| {
-            let mut task = pipeline["tasks"][0].clone();
-            task["name"] = "review".into();
-            pipeline["finally"] = json!([task]);
+            pipeline["finally"] = json!([review_of(pipeline)]);
         });
     }),
     forged("a-second-approval-is-missing", |stage| {
         asks_for_another(stage, |pipeline| {
-            let mut task = pipeline["tasks"][0].clone();
-            task["name"] = "review".into();
+            let task = review_of(pipeline);
             append(&mut pipeline["tasks"], task);
         });
     }),
@@ -48,36 +45,29 @@ pub(super) const ASKED: [Scenario; 5] = [
 
 /// A run with a second approval in its pipeline that has skipped these tasks, each for its reason.
 fn skipped(stage: &Stage, tasks: &[(&str, &str)]) {
-    prepared(stage, OF_RUNS);
-    stage.server.collect_garbage(None);
-    for part in Part::ALL {
-        stage.put_part(RELEASE, part, |it| {
-            if part == Part::Run {
-                let pipeline = &mut it["status"]["pipelineSpec"]["tasks"];
-                let mut task = pipeline[0].clone();
-                task["name"] = "review".into();
-                append(pipeline, task);
-                let skipped = tasks.iter();
-                let skipped = skipped.map(|(name, why)| json!({"name": name, "reason": why}));
-                it["status"]["skippedTasks"] = skipped.collect::<Vec<_>>().into();
-            }
-        });
-    }
-    stage.request_named("for-deploy", RELEASE.pod);
+    run_differs(stage, &|run| {
+        let pipeline = &mut run["status"]["pipelineSpec"];
+        let task = review_of(pipeline);
+        append(&mut pipeline["tasks"], task);
+        let skipped = tasks.iter();
+        let skipped = skipped.map(|(name, why)| json!({"name": name, "reason": why}));
+        run["status"]["skippedTasks"] = skipped.collect::<Vec<_>>().into();
+    });
 }
 
 /// A run that asks for a second approval, which the gate has not made yet.
 fn asks_for_another(stage: &Stage, edit: fn(&mut Value)) {
-    prepared(stage, OF_RUNS);
-    stage.server.collect_garbage(None);
-    for part in Part::ALL {
-        stage.put_part(RELEASE, part, |it| {
-            if part == Part::Run {
-                edit(&mut it["status"]["pipelineSpec"]);
-                let child = RELEASE.child(Part::CustomRun, "release-review", "review");
-                append(&mut it["status"]["childReferences"], child);
-            }
-        });
-    }
-    stage.request_named("for-deploy", RELEASE.pod);
+    run_differs(stage, &|run| {
+        edit(&mut run["status"]["pipelineSpec"]);
+        list_too(run, RELEASE.child(Part::CustomRun, REVIEW, "review"));
+    });
+}
+
+/// A run that differs from an honest one, under a policy that wants all approvals.
+fn run_differs(stage: &Stage, edit: &dyn Fn(&mut Value)) {
+    differing(stage, OF_RUNS, RELEASE.pod, &|part, it| {
+        if part == Part::Run {
+            edit(it);
+        }
+    });
 }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{
     Scenario,
     common::A_WHILE,
-    forged::{ANY_OF_RUNS, all_differ, differs, forged},
-    runs::{append, never, prepared},
+    forged::{ANY_OF_RUNS, all_differ, differing, differs, forged, list_too},
+    runs::{append, never},
 };
 use crate::stage::{ANOTHER, APPS, GATE, Part, RELEASE, Stage, answered, script};
 
@@ -149,7 +149,7 @@ pub(super) const CONTENT: [Scenario; 36] = [
     forged("matrix-with-a-child-listed-twice", |stage| {
         matrix(stage, |it| {
             let twice = RELEASE.child(Part::TaskRun, "release-deploy-1", "deploy");
-            append(&mut it["status"]["childReferences"], twice);
+            list_too(it, twice);
         });
     }),
     forged("matrix-with-a-child-of-another-kind", |stage| {
@@ -164,7 +164,7 @@ pub(super) const CONTENT: [Scenario; 36] = [
             let two = json!([{"name": "on", "value": "c"}, {"name": "in", "value": "d"}]);
             matrix["include"] = json!([{"name": "more", "params": two}]);
             let third = RELEASE.child(Part::TaskRun, "release-deploy-2", "deploy");
-            append(&mut it["status"]["childReferences"], third);
+            list_too(it, third);
         });
     }),
     forged("matrix-with-a-parameter-of-its-task", |stage| {
@@ -302,7 +302,7 @@ fn built(stage: &Stage, owners: Value, scripts: (&Value, &Value)) {
             let build = json!({"name": "build", "taskSpec": script("tool:1")});
             append(&mut pipeline["tasks"], build);
             let child = RELEASE.child(Part::TaskRun, name, "build");
-            append(&mut it["status"]["childReferences"], child);
+            list_too(it, child);
         }
         Part::TaskRun => it["spec"]["taskSpec"] = found.clone(),
         Part::CustomRun | Part::Approval | Part::Pod => {}
@@ -335,9 +335,9 @@ fn of_matrix(stage: &Stage, edit: &dyn Fn(Part, &mut Value)) {
                 it["status"]["pipelineSpec"]["tasks"][1]["matrix"] = json!({"params": [
                     {"name": "on", "value": ["a", "b"]}, {"name": "in", "value": ["c"]},
                 ]});
-                let children = &mut it["status"]["childReferences"];
-                children[1] = RELEASE.child(Part::TaskRun, names[0], "deploy");
-                append(children, RELEASE.child(Part::TaskRun, names[1], "deploy"));
+                let [first, second] = names.map(|it| RELEASE.child(Part::TaskRun, it, "deploy"));
+                it["status"]["childReferences"][1] = first;
+                list_too(it, second);
             }
             Part::TaskRun => {
                 it["metadata"]["name"] = names[0].into();
@@ -362,17 +362,12 @@ fn matrix(stage: &Stage, edit: fn(&mut Value)) {
 
 /// A run with differences from an honest one, whose pod has this name.
 fn made(stage: &Stage, pod: &str, edit: &dyn Fn(Part, &mut Value)) {
-    prepared(stage, ANY_OF_RUNS);
-    stage.server.collect_garbage(None);
-    for part in Part::ALL {
-        stage.put_part(RELEASE, part, |it| {
-            match part {
-                Part::TaskRun => it["status"]["podName"] = pod.into(),
-                Part::Pod => it["metadata"]["name"] = pod.into(),
-                Part::Run | Part::CustomRun | Part::Approval => {}
-            }
-            edit(part, it);
-        });
-    }
-    stage.request_named("for-deploy", pod);
+    differing(stage, ANY_OF_RUNS, pod, &|part, it| {
+        match part {
+            Part::TaskRun => it["status"]["podName"] = pod.into(),
+            Part::Pod => it["metadata"]["name"] = pod.into(),
+            Part::Run | Part::CustomRun | Part::Approval => {}
+        }
+        edit(part, it);
+    });
 }

@@ -6,7 +6,7 @@ use super::{
     Scenario,
     Step::{self, Do},
     common::{A_WHILE, GRANTED, PENDING, granted, scenario},
-    runs::{APPROVED, OF_RUNS, never, prepared},
+    runs::{APPROVED, OF_RUNS, append, never, prepared},
 };
 use crate::stage::{
     ANOTHER, APPS, BEFORE_ALL, Part, PolicyForm, RELEASE, RUN_LABEL, Stage, answered, approver,
@@ -260,21 +260,29 @@ fn run_as(run: &mut Value, account: &str) {
     run["spec"]["taskRunTemplate"]["serviceAccountName"] = account.into();
 }
 
-fn list_too(run: &mut Value, child: Value) {
-    if let Some(children) = run["status"]["childReferences"].as_array_mut() {
-        children.push(child);
-    }
+pub(super) fn list_too(run: &mut Value, child: Value) {
+    append(&mut run["status"]["childReferences"], child);
 }
 
 /// A run with differences from an honest one. Garbage collection would delete objects whose owner does not
 /// exist.
 pub(super) fn all_differ(stage: &Stage, edit: &dyn Fn(Part, &mut Value)) {
-    prepared(stage, ANY_OF_RUNS);
+    differing(stage, ANY_OF_RUNS, RELEASE.pod, edit);
+}
+
+/// The same for a policy and a pod.
+pub(super) fn differing(
+    stage: &Stage,
+    form: PolicyForm<'_>,
+    pod: &str,
+    edit: &dyn Fn(Part, &mut Value),
+) {
+    prepared(stage, form);
     stage.server.collect_garbage(None);
     for part in Part::ALL {
         stage.put_part(RELEASE, part, |it| edit(part, it));
     }
-    stage.request_named("for-deploy", RELEASE.pod);
+    stage.request_named("for-deploy", pod);
 }
 
 /// A run with one part that differs.

@@ -399,12 +399,19 @@ fn begun_with(stage: &Stage, form: PolicyForm<'_>) {
 }
 
 /// A run whose pod waits for its approval.
-fn began(stage: &Stage) {
+pub(super) fn began(stage: &Stage) {
     begun_with(stage, OF_RUNS);
 }
 
 /// The name of a second approval of the run, and of its `CustomRun`.
-const REVIEW: &str = "release-review";
+pub(super) const REVIEW: &str = "release-review";
+
+/// A pipeline task that asks for the second approval.
+pub(super) fn review_of(pipeline: &Value) -> Value {
+    let mut task = pipeline["tasks"][0].clone();
+    task["name"] = "review".into();
+    task
+}
 
 fn change_review(stage: &Stage, change: impl FnOnce(&mut Value)) {
     stage.server.change("approvaltasks", APPS, REVIEW, change);
@@ -422,9 +429,9 @@ fn asked_twice(stage: &Stage) {
     stage.run_without(RELEASE, Part::Run);
     stage.put_part(RELEASE, Part::Run, |it| {
         let status = &mut it["status"];
-        let mut task = status["pipelineSpec"]["tasks"][0].clone();
-        task["name"] = "review".into();
-        append(&mut status["pipelineSpec"]["tasks"], task);
+        let pipeline = &mut status["pipelineSpec"];
+        let task = review_of(pipeline);
+        append(&mut pipeline["tasks"], task);
         let child = RELEASE.child(Part::CustomRun, REVIEW, "review");
         append(&mut status["childReferences"], child);
     });
