@@ -27,12 +27,15 @@ pub(crate) fn inside(test: &str) -> bool {
         );
         return false;
     }
+    // The folders that the test mounts on cannot be removed inside. They are empty when the namespace is gone.
+    let folders = tempfile::tempdir().unwrap();
     let output = Command::new("unshare")
         .args(["--mount", "--propagation", "private"])
         .arg(env::current_exe().unwrap())
         .args(["--exact", "--nocapture"])
         .arg(test)
         .env(INSIDE, "1")
+        .env("TMPDIR", folders.path())
         .stderr(Stdio::inherit())
         .output()
         .unwrap();
