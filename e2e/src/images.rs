@@ -149,13 +149,31 @@ pub enum Profile {
     Release,
 }
 
+/// The packages of `deploy/images/Dockerfile`: their programs are optimized as a whole, which takes a minute or more each.
+const RELEASED: [&str; 14] = [
+    "--release",
+    "--bins",
+    "--package",
+    "evaluation-service",
+    "--package",
+    "policy-controller",
+    "--package",
+    "request-controller",
+    "--package",
+    "webhook",
+    "--package",
+    "csi-node",
+    "--package",
+    "workload",
+];
+
 impl Profile {
     /// The selection of packages for cargo. In the dev profile services are built like the tests, so that no
     /// crate is compiled twice.
     fn selection(self, images: &[Image]) -> &'static [&'static str] {
         let is_service = images.iter().any(|image| Image::SERVICES.contains(image));
         match self {
-            Self::Release => &["--release", "--workspace", "--bins"],
+            Self::Release => &RELEASED,
             Self::Dev if is_service => {
                 &["--workspace", "--all-features", "--bins", "--test", "node"]
             }
@@ -333,6 +351,18 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> ImageError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn release_builds_are_those_of_the_dockerfile() {
+        let file = fs::read_to_string(repository().join("deploy/images/Dockerfile")).unwrap();
+        let (_, build) = file.split_once("RUN cargo build ").unwrap();
+        let (build, _) = build.split_once("\n\n").unwrap();
+        let words = build.split_whitespace();
+        let words: Vec<_> = words
+            .filter(|it| !["\\", "--locked"].contains(it))
+            .collect();
+        assert_eq!(words, RELEASED);
+    }
 
     #[test]
     fn an_image_made_twice_is_the_same_to_the_byte() {
