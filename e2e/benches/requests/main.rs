@@ -12,6 +12,7 @@
 )]
 
 mod crowd;
+mod floor;
 mod follow;
 mod rounds;
 #[path = "../support/mod.rs"]
@@ -20,6 +21,7 @@ mod support;
 use std::process::ExitCode;
 
 use crowd::Crowd;
+use floor::Floor;
 use rounds::{Rounds, Way};
 use support::load::Times;
 use support::place::Place;
@@ -31,11 +33,32 @@ const MEASURED: usize = 200;
 const BEFORE: usize = 10;
 /// The most that a proof may add to the time of a grant, in milliseconds.
 const PROOF: f64 = 10.0;
+/// The most that a grant should take, in milliseconds, without the right to bind Roles and with it.
+const GRANT: [Bound; 2] = [
+    Bound {
+        p50: [60.0, 40.0],
+        p99: [120.0, 80.0],
+    },
+    Bound {
+        p50: [40.0, 25.0],
+        p99: [60.0, 40.0],
+    },
+];
+/// How many times as long as its floor it may take where it cannot be had.
+const BESIDE: [f64; 2] = [1.3, 1.1];
+
+/// What must be kept, and what should be.
+struct Bound {
+    p50: [f64; 2],
+    p99: [f64; 2],
+}
 
 fn main() -> ExitCode {
     let place = Place::enter();
     let rounds = Rounds::set(&place);
+    let floor = Floor::of(&place);
     let mut times = Way::ALL.map(|_| Times::default());
+    let mut bare = Times::default();
     for number in 0..BEFORE + MEASURED {
         if number % 20 == 0 {
             eprintln!("round {number} of {}", BEFORE + MEASURED);
@@ -50,10 +73,19 @@ fn main() -> ExitCode {
                 times[way as usize].add(took);
             }
         }
+        let took = floor.play(number);
+        if number >= BEFORE {
+            bare.add(took);
+        }
     }
-    let mut table = table(&times);
+    let mut table = Table::default();
+    by_ways(&times, &mut table);
+    let [without, with] = GRANT;
+    grant("", &times[Way::Proof as usize], &bare, &without, &mut table);
     crowds(&place, &mut table);
-    bound(&with_bind(&rounds), &mut table);
+    let (times, bare) = with_bind(&rounds, &floor);
+    grant(" and `bindRoles`", &times, &bare, &with, &mut table);
+    floor.end();
     table.end()
 }
 
@@ -110,33 +142,51 @@ fn crowds(place: &Place, table: &mut Table) {
     }
 }
 
-/// The first way once more, with the right to bind Roles.
-fn with_bind(rounds: &Rounds) -> Times {
+/// The first way once more, with the right to bind Roles, and its floor.
+fn with_bind(rounds: &Rounds, floor: &Floor) -> (Times, Times) {
     rounds.allow_to_bind();
-    let mut times = Times::default();
+    let (mut times, mut bare) = (Times::default(), Times::default());
     for number in 0..BEFORE + MEASURED {
         if number % 20 == 0 {
             eprintln!("with bind: round {number} of {}", BEFORE + MEASURED);
         }
-        let took = rounds.play(Way::Proof, BEFORE + MEASURED + number);
+        let number_of_all = BEFORE + MEASURED + number;
+        let took = rounds.play(Way::Proof, number_of_all);
+        let took_bare = floor.play(number_of_all);
         if number >= BEFORE {
             times.add(took);
+            bare.add(took_bare);
         }
     }
-    times
+    (times, bare)
 }
 
-fn bound(bound: &Times, table: &mut Table) {
-    for (figure, value) in [("p50", bound.median()), ("p99", bound.p99())] {
-        let words = Way::Proof.words();
-        let what = format!("{words} and `bindRoles`, {figure} of {MEASURED}");
-        table.figure(&what, value / 1e3, "ms");
+/// A grant beside its floor.
+fn grant(more: &str, times: &Times, bare: &Times, bound: &Bound, table: &mut Table) {
+    let words = Way::Proof.words();
+    let own = "a Role and its RoleBinding by bare calls of an account with the same rights";
+    for (figure, value, bare, [must, aim]) in [
+        ("p50", times.median(), bare.median(), bound.p50),
+        ("p99", times.p99(), bare.p99(), bound.p99),
+    ] {
+        let what = format!("{words}{more}, {figure} of {MEASURED}");
+        table.at_most(&what, value / 1e3, "ms", must, aim);
+        let what = format!("{own}{more}, {figure} of {MEASURED}");
+        table.figure(&what, bare / 1e3, "ms");
     }
+    let ratio = times.median() / bare.median();
+    let [must, aim] = BESIDE;
+    table.at_most(
+        &format!("a grant with its proof{more} / these bare calls, p50"),
+        ratio,
+        "×",
+        must,
+        aim,
+    );
 }
 
-fn table(times: &[Times; Way::ALL.len()]) -> Table {
-    let mut table = Table::default();
-    for way in Way::ALL {
+fn by_ways(times: &[Times; Way::ALL.len()], table: &mut Table) {
+    for way in [Way::Labels, Way::ConfigMap] {
         let times = &times[way as usize];
         for (figure, value) in [("p50", times.median()), ("p99", times.p99())] {
             let what = format!("{}, {figure} of {MEASURED}", way.words());
@@ -151,5 +201,4 @@ fn table(times: &[Times; Way::ALL.len()]) -> Table {
     table.at_most(&what, added.median() / 1e3, "ms", PROOF, PROOF);
     let what = format!("what the proof adds in a round, p99 of {MEASURED}");
     table.figure(&what, added.p99() / 1e3, "ms");
-    table
 }

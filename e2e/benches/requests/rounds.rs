@@ -21,7 +21,7 @@ use crate::support::place::Place;
 const PATIENCE: Duration = Duration::from_mins(1);
 const APPROVER: &str = "alice";
 /// The rights of the request-controller in the whole cluster.
-const CONTROLLER_ROLE: &str = "connectors-request-controller";
+pub(crate) const CONTROLLER_ROLE: &str = "connectors-request-controller";
 
 /// The approving object, and the way it is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
