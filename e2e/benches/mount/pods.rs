@@ -1,14 +1,15 @@
 //! The pods of this measurement, and when each of them runs.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use e2e::ApiClient;
 use e2e::api::kinds::{ACCESS_REQUEST, CONFIG_MAP, POD, SERVICE_ACCOUNT};
 use e2e::images::Image;
+use e2e::{ApiClient, Deadline, checker, poll};
 use futures::TryStreamExt;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
@@ -22,11 +23,12 @@ use crate::support::place::Place;
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 const CLASS: &str = "bench-mount";
 
-/// When each pod was told to run.
-type Begun = Arc<(Mutex<HashMap<String, Instant>>, Condvar)>;
+/// The pods that were told to run.
+type Begun = Arc<(Mutex<HashSet<String>>, Condvar)>;
 
 pub(crate) struct Pods {
     pub(crate) api: ApiClient,
+    namespace: String,
     image: String,
     begun: Begun,
     /// The watch runs in it.
@@ -55,6 +57,7 @@ impl Pods {
         runtime.spawn(follow(pods, Arc::clone(&begun)));
         Self {
             api,
+            namespace: place.namespace.clone(),
             image: Image::Workload.reference(),
             begun,
             _runtime: runtime,
@@ -69,8 +72,8 @@ impl Pods {
     }
 
     /// Creates a pod with a bare tmpfs. Returns when its creation began.
-    pub(crate) fn start_bare(&self, name: &str) -> Instant {
-        let began = Instant::now();
+    pub(crate) fn start_bare(&self, name: &str) -> Timestamp {
+        let began = checker::now();
         self.api.create(&objects::bare(name, &self.image)).unwrap();
         began
     }
@@ -94,21 +97,39 @@ impl Pods {
     }
 
     /// Gives the approval of a pod. Returns when the write began.
-    pub(crate) fn approve(&self, pod: &str) -> Instant {
+    pub(crate) fn approve(&self, pod: &str) -> Timestamp {
         let fields = json!({"data": {"verdict": "approved"}});
-        let began = Instant::now();
+        let began = checker::now();
         self.api.patch(CONFIG_MAP, pod, &fields).unwrap();
         began
     }
 
-    /// Waits until the container of a pod runs. Returns when that was told.
-    pub(crate) fn running(&self, pod: &str) -> Instant {
+    /// Waits until the container of a pod runs.
+    pub(crate) fn wait_until_running(&self, pod: &str) {
         let (begun, told) = &*self.begun;
-        let waits = |begun: &mut HashMap<String, Instant>| !begun.contains_key(pod);
+        let waits = |begun: &mut HashSet<String>| !begun.contains(pod);
         let begun = begun.lock().unwrap();
         let (begun, _) = told.wait_timeout_while(begun, PATIENCE, waits).unwrap();
-        let at = begun.get(pod).copied();
-        at.unwrap_or_else(|| panic!("pod {pod} does not run"))
+        assert!(begun.contains(pod), "pod {pod} does not run");
+    }
+
+    /// The time from an event until the container of a pod wrote its first line. The kubelet tells the status of its
+    /// pods once a second, so that a status cannot be the end.
+    pub(crate) fn ran_after(&self, event: Timestamp, pod: &str) -> Duration {
+        self.wait_until_running(pod);
+        let path = format!("{}/log?timestamps=true", self.path_of(pod));
+        let first = || {
+            let log = self.api.text(&path).map_err(|error| error.to_string())?;
+            let stamp = log.split_whitespace().next().map(str::parse::<Timestamp>);
+            stamp.and_then(Result::ok).ok_or(log)
+        };
+        let what = format!("the first line of pod {pod}");
+        let at = poll(&what, Deadline::after(PATIENCE), first).unwrap();
+        at.duration_since(event).try_into().unwrap()
+    }
+
+    fn path_of(&self, pod: &str) -> String {
+        format!("/api/v1/namespaces/{}/pods/{pod}", self.namespace)
     }
 
     pub(crate) fn end(&self, pod: &str) {
@@ -149,9 +170,8 @@ async fn follow(pods: Api<Pod>, begun: Begun) {
             if !runs(&pod) {
                 continue;
             }
-            let at = Instant::now();
             let (known, told) = &*begun;
-            known.lock().unwrap().entry(pod.name_any()).or_insert(at);
+            known.lock().unwrap().insert(pod.name_any());
             told.notify_all();
         }
     }
