@@ -10,6 +10,8 @@ const CLASS: [&str; 2] = [
     "connectors.alauda.io/connectorclass",
 ];
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+/// The group of all service accounts.
+const ACCOUNTS: &str = "system:serviceaccounts";
 
 /// The subject of a request, from live reads.
 pub(super) struct Asked<'a> {
@@ -91,7 +93,12 @@ impl Asked<'_> {
                 named => named == home,
             },
         };
-        text(requester, "/kind") == "ServiceAccount" && is_it && is_there
+        match text(requester, "/kind") {
+            "ServiceAccount" => is_it && is_there,
+            // The only group of the scenarios.
+            "Group" => text(requester, "/name") == ACCOUNTS && is_there,
+            _ => false,
+        }
     }
 }
 
@@ -219,6 +226,14 @@ mod tests {
                     team.clone(),
                     json!({"matchLabels": {NAMESPACE_NAME: TOOLS}}),
                 ),
+                others,
+            ),
+            (
+                json!([{"kind": "Group", "name": ACCOUNTS, "namespaceSelector": home}]),
+                None,
+            ),
+            (
+                json!([{"kind": "Group", "name": "others", "namespaceSelector": home}]),
                 others,
             ),
             (by(json!({}), home), others),

@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use super::{
     Scenario,
+    common::{GRANTED, PENDING, revoked, scenario},
     forged::{differing, forged, list_too},
-    runs::{OF_RUNS, REVIEW, append, review_of},
+    runs::{APPROVED, FINISH, OF_RUNS, REVIEW, append, review_of},
 };
 use crate::stage::{GATE, Part, RELEASE, STOPPING, Stage, params};
 
 /// Runs of which one approval alone is given.
-pub(super) const ASKED: [Scenario; 5] = [
+pub(super) const ASKED: [Scenario; 6] = [
     forged("an-embedded-approval-is-missing", |stage| {
         asks_for_another(stage, |pipeline| {
             let embedded = json!({"apiVersion": GATE, "kind": "ApprovalTask", "spec": {}});
@@ -41,6 +42,12 @@ pub(super) const ASKED: [Scenario; 5] = [
     forged("an-approval-without-results-is-missing", |stage| {
         skipped(stage, &[("review", "Results were missing")]);
     }),
+    scenario(
+        "an-approval-that-its-condition-leaves-out",
+        |stage| skipped(stage, &[("review", "When Expressions evaluated to false")]),
+        &[PENDING, APPROVED, GRANTED, FINISH],
+        revoked,
+    ),
 ];
 
 /// A run with a second approval in its pipeline that has skipped these tasks, each for its reason.

@@ -1,18 +1,20 @@
 //! Changes of other objects while a request exists.
 
+use serde_json::{Value, json};
+
 use super::{
     Scenario,
     Step::{Do, Until},
     common::{
         A_WHILE, APPROVE, DELETE_APPROVAL, EDIT_POLICY, FINISH, GRANTED, PENDING, USUAL,
-        WITHDRAW_OTHER, asking, both_grant, delete_bindings, granted, race, revoked, scenario,
-        waiting, waiting_for, waiting_for_two,
+        WITHDRAW_OTHER, asking, blow_up, both_grant, delete_bindings, granted, race, revoked,
+        scenario, waiting, waiting_for, waiting_for_two,
     },
 };
-use crate::stage::{CONNECTOR, PolicyForm, Stage, TOOLS};
+use crate::stage::{APPS, CONNECTOR, PolicyForm, Stage, TOOLS};
 
 /// Changes of other objects while it exists.
-pub(super) const CHANGES: [Scenario; 18] = [
+pub(super) const CHANGES: [Scenario; 21] = [
     scenario(
         "policy-edited-before",
         |stage| {
@@ -232,6 +234,59 @@ pub(super) const CHANGES: [Scenario; 18] = [
             GRANTED,
             FINISH,
         ],
+        revoked,
+    ),
+    scenario(
+        "one-of-two-loses-its-label",
+        |stage| {
+            waiting(stage);
+            stage.signoff("no", "deploy", "pending");
+        },
+        &[
+            PENDING,
+            APPROVE,
+            A_WHILE,
+            PENDING,
+            Do("the other one loses its label", |stage| {
+                stage.server.change("signoffs", APPS, "no", |it| {
+                    it["metadata"]["labels"] = json!({});
+                });
+            }),
+            GRANTED,
+            FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "any-of-two-beside-a-blown-up-one",
+        |stage| {
+            waiting_for(stage, PolicyForm { any: true, ..USUAL });
+            stage.signoff("good", "deploy", "pending");
+            blow_up(stage);
+        },
+        &[
+            A_WHILE,
+            Do("the small one approves", |stage| {
+                stage.decide("good", "approved");
+            }),
+            GRANTED,
+            FINISH,
+        ],
+        revoked,
+    ),
+    scenario(
+        "all-accounts-of-a-namespace",
+        |stage| {
+            let edit: fn(&mut Value) = |spec| {
+                spec["checkGrantedPermission"]["requesters"] = json!([{
+                    "kind": "Group", "name": "system:serviceaccounts",
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": APPS}},
+                }]);
+            };
+            let edit = Some(edit);
+            waiting_for(stage, PolicyForm { edit, ..USUAL });
+        },
+        &[PENDING, APPROVE, GRANTED, FINISH],
         revoked,
     ),
     scenario(

@@ -166,6 +166,14 @@ pub(super) fn pending(stage: &Stage) -> bool {
     is(stage, "Pending") && judged && nothing(stage)
 }
 
+/// The checks cannot pass, and wait for nothing.
+pub(super) fn refused(stage: &Stage) -> bool {
+    let request = stage.request_now("for-deploy").unwrap_or_default();
+    let conditions = request["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    nothing(stage) && conditions.any(|it| it["reason"] == "AccessCheckFailed")
+}
+
 pub(super) fn nothing(stage: &Stage) -> bool {
     stage.bindings().is_empty() && stage.managed("roles").is_empty()
 }

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::{
     Scenario,
-    common::A_WHILE,
+    common::{A_WHILE, refused, scenario},
     forged::{ANY_OF_RUNS, all_differ, differing, differs, forged, list_too},
-    runs::{append, never},
+    runs::{APPROVED, append, never},
 };
 use crate::stage::{ANOTHER, APPS, GATE, Part, RELEASE, Stage, answered, script};
 
@@ -14,7 +14,7 @@ use crate::stage::{ANOTHER, APPS, GATE, Part, RELEASE, Stage, answered, script};
 const DEPLOY: &str = "/status/pipelineSpec/tasks/1";
 
 /// `TaskRuns`, `CustomRuns` and pods that prove nothing.
-pub(super) const CONTENT: [Scenario; 36] = [
+pub(super) const CONTENT: [Scenario; 37] = [
     forged("task-run-with-more-retries", |stage| {
         task_run(stage, |it| it["retries"] = 5.into());
     }),
@@ -214,6 +214,16 @@ pub(super) const CONTENT: [Scenario; 36] = [
             it["metadata"]["ownerReferences"][0]["uid"] = "pipelineruns-release-before".into();
         });
     }),
+    scenario(
+        "custom-run-whose-place-another-has-taken",
+        |stage| {
+            differs(stage, Part::Run, &|it| {
+                it["status"]["childReferences"][0]["name"] = "release-x".into();
+            });
+        },
+        &[A_WHILE, APPROVED, A_WHILE],
+        refused,
+    ),
     forged("custom-run-that-failed", |stage| {
         differs(stage, Part::CustomRun, &|it| {
             it["status"]["conditions"][0]["status"] = "False".into();

@@ -5,8 +5,8 @@ use super::{
     Scenario,
     Step::{self, Do, Until},
     common::{
-        A_WHILE, APPROVE, FINISH, GRANTED, PENDING, REVOKED, USUAL, WITHDRAW, asked_about, granted,
-        is, nothing, revoked, scenario, waiting, waiting_for,
+        A_WHILE, APPROVE, FINISH, GRANTED, PENDING, REVOKED, USUAL, WITHDRAW, asked_about, deepen,
+        granted, is, nothing, race, revoked, scenario, waiting, waiting_for,
     },
 };
 use crate::stage::{APPS, CONNECTOR, PolicyForm, Stage, TOOLS};
@@ -37,7 +37,7 @@ fn while_holds(stage: &Stage) {
 }
 
 /// Objects that are being deleted, and kept.
-pub(super) const KEPT: [Scenario; 12] = [
+pub(super) const KEPT: [Scenario; 14] = [
     scenario(
         "a-kept-approval-approves-nothing",
         waiting,
@@ -113,6 +113,22 @@ pub(super) const KEPT: [Scenario; 12] = [
         revoked,
     ),
     scenario(
+        "a-kept-policy-that-cannot-be-read-ends-its-grant",
+        waiting,
+        &[
+            PENDING,
+            APPROVE,
+            GRANTED,
+            Do("the policy cannot be read any more", |stage| {
+                stage.server.change("accesspolicies", TOOLS, "p", deepen);
+            }),
+            A_WHILE,
+            GRANTED,
+            KEEP_POLICY,
+        ],
+        revoked,
+    ),
+    scenario(
         "a-kept-connector-is-granted-to-nobody",
         waiting,
         &[PENDING, KEEP_CONNECTOR, APPROVE, A_WHILE],
@@ -129,6 +145,23 @@ pub(super) const KEPT: [Scenario; 12] = [
         waiting,
         &[PENDING, KEEP_REQUEST, APPROVE, A_WHILE],
         nothing,
+    ),
+    race(
+        "a-second-asks-while-the-first-is-kept",
+        waiting,
+        &[
+            PENDING,
+            Do(
+                "approved, asked for by another, deleted and kept",
+                |stage| {
+                    stage.decide("yes", "approved");
+                    stage.request_named("second", "deploy");
+                    stage.delete_and_keep("accessrequests", TOOLS, "for-deploy");
+                },
+            ),
+            A_WHILE,
+        ],
+        |stage| stage.bindings().len() == 1 && stage.phase("second") == "Granted",
     ),
     scenario(
         "a-kept-pod-keeps-its-grant-until-it-is-gone",

@@ -1,8 +1,10 @@
 //! Lists of several pages, with the deciding object on the last one.
 
+use std::time::Duration;
+
 use super::{
     Scenario,
-    Step::Do,
+    Step::{Do, Rest},
     common::{
         APPROVE, FINISH, GRANTED, LONGER_THAN_A_SWEEP, PENDING, REVOKED, USUAL, WITHDRAW, asking,
         grant_objects, granted, revoked, scenario, waiting,
@@ -16,7 +18,7 @@ const APPROVALS: usize = 9;
 const POLICIES: usize = 33;
 
 /// The deciding object is on the last page.
-pub(super) const PAGES: [Scenario; 5] = [
+pub(super) const PAGES: [Scenario; 6] = [
     scenario(
         "the-last-of-many-approvals-is-awaited",
         |stage| {
@@ -72,6 +74,25 @@ pub(super) const PAGES: [Scenario; 5] = [
         // A sweep happens meanwhile.
         &[PENDING, APPROVE, GRANTED, LONGER_THAN_A_SWEEP, FINISH],
         revoked,
+    ),
+    scenario(
+        "a-second-of-a-tuple-in-small-pages",
+        |stage| {
+            stage.server.page_at_most(1);
+            waiting(stage);
+        },
+        &[
+            PENDING,
+            Do("one that comes first in lists asks too", |stage| {
+                stage.request_named("earlier-by-name", "deploy");
+            }),
+            // Less than a late page takes.
+            Rest(Duration::from_secs(1)),
+            APPROVE,
+            GRANTED,
+            FINISH,
+        ],
+        |stage| revoked(stage) && stage.phase("earlier-by-name") != "Granted",
     ),
     scenario(
         "a-tuple-in-small-pages",

@@ -19,7 +19,7 @@ const fn refused(name: &'static str, before: fn(&Stage), steps: &'static [Step])
 }
 
 /// Requests that are never granted.
-pub(super) const REFUSALS: [Scenario; 15] = [
+pub(super) const REFUSALS: [Scenario; 17] = [
     refused(
         "nobody-decides",
         |stage| {
@@ -44,6 +44,16 @@ pub(super) const REFUSALS: [Scenario; 15] = [
             tasks(stage, |check| {
                 check["provenance"] = "None".into();
                 check["approvers"] = json!({"users": ["alice"]});
+            });
+        },
+        &[LONG],
+    ),
+    refused(
+        "approved-under-a-name-of-another-case",
+        |stage| {
+            tasks(stage, |check| {
+                check["provenance"] = "None".into();
+                check["approvers"] = json!({"users": ["Bob"]});
             });
         },
         &[LONG],
@@ -132,6 +142,15 @@ pub(super) const REFUSALS: [Scenario; 15] = [
         "a-blown-up-approval",
         |stage| {
             waiting_for(stage, USUAL);
+            blow_up(stage);
+        },
+        &[APPROVE, LONG],
+    ),
+    refused(
+        "a-blown-up-approval-beside-a-good-one",
+        |stage| {
+            waiting_for(stage, USUAL);
+            stage.signoff("good", "deploy", "approved");
             blow_up(stage);
         },
         &[APPROVE, LONG],

@@ -8,7 +8,8 @@ use super::{
     common::{A_WHILE, GRANTED, PENDING, USUAL, granted, nothing, rejected, revoked, scenario},
 };
 use crate::stage::{
-    ANOTHER, APPS, GATE, Part, PolicyForm, RELEASE, RUN_LABEL, STOPPING, Stage, VERIFY, answered,
+    ANOTHER, APPS, GATE, Part, PolicyForm, RELEASE, RUN_LABEL, STOPPING, Stage, TOOLS, VERIFY,
+    answered,
 };
 
 /// A policy that asks for the approval of the pod's own run.
@@ -46,7 +47,7 @@ const DELETE_CUSTOM_RUN: Step = Do("the CustomRun is deleted", |stage| {
 });
 
 /// The events of a run before, during and after its approval.
-pub(super) const RUNS: [Scenario; 27] = [
+pub(super) const RUNS: [Scenario; 32] = [
     scenario(
         "run-approved",
         began,
@@ -98,6 +99,112 @@ pub(super) const RUNS: [Scenario; 27] = [
             }),
         ],
         rejected,
+    ),
+    scenario(
+        "run-rejected-and-failed",
+        |stage| {
+            began(stage);
+            stage.server.collect_garbage(None);
+        },
+        &[
+            PENDING,
+            Do(
+                "the approver says no, and the gate fails the CustomRun",
+                |it| {
+                    it.change_part(RELEASE, Part::CustomRun, |it| {
+                        it["status"]["conditions"][0]["status"] = "False".into();
+                    });
+                    it.answer(RELEASE, "reject", "rejected");
+                },
+            ),
+        ],
+        rejected,
+    ),
+    scenario(
+        "run-of-a-kind-that-is-selected-too",
+        |stage| {
+            begun_with(
+                stage,
+                PolicyForm {
+                    edit: Some(of_runs_and_pipelines),
+                    ..OF_RUNS
+                },
+            );
+            selected_run(stage, "approved");
+        },
+        &[PENDING, APPROVED, GRANTED, CANCEL],
+        revoked,
+    ),
+    scenario(
+        "a-kind-between-is-selected-later",
+        began,
+        &[
+            PENDING,
+            Do("a policy selects runs", |stage| {
+                stage.policy(
+                    "q",
+                    PolicyForm {
+                        edit: Some(of_pipelines),
+                        ..OF_RUNS
+                    },
+                );
+                selected_run(stage, "pending");
+            }),
+            A_WHILE,
+            PENDING,
+            Do("the selected run is approved", |stage| {
+                stage.server.change("pipelineruns", APPS, SELECTED, |it| {
+                    it["status"]["state"] = "approved".into();
+                });
+            }),
+            GRANTED,
+        ],
+        granted,
+    ),
+    scenario(
+        "the-record-of-a-proof-is-lost",
+        began,
+        &[
+            PENDING,
+            APPROVED,
+            GRANTED,
+            Do("the record is lost, and the run is cancelled", |stage| {
+                stage
+                    .server
+                    .change("accessrequests", TOOLS, "for-deploy", |it| {
+                        let proven = it.pointer_mut("/status/policies/0/checkRefs/0");
+                        if let Some(fields) = proven.and_then(Value::as_object_mut) {
+                            fields.remove("lineage");
+                        }
+                    });
+                stage.cancel(RELEASE);
+            }),
+        ],
+        revoked,
+    ),
+    never(
+        "a-stranger-in-the-place-of-an-answer",
+        |stage| {
+            prepared(
+                stage,
+                PolicyForm {
+                    any: true,
+                    edit: Some(of_runs_with_a_word),
+                    ..OF_RUNS
+                },
+            );
+            stage.run(RELEASE);
+            stage.configure("shared-check-fields", Some(DESCRIPTIONS));
+            stage.put_part(RELEASE, Part::Approval, |it| {
+                it["metadata"] = json!({
+                    "name": "a-stranger", "namespace": APPS, "labels": {RUN_LABEL: RELEASE.name},
+                });
+                it["spec"]["description"] = "good".into();
+                answered(it, "approve", "approved");
+            });
+            stage.request_named("for-deploy", RELEASE.pod);
+        },
+        &[A_WHILE, APPROVED, A_WHILE],
     ),
     never(
         "run-cancelled-before-its-approval",
@@ -379,6 +486,55 @@ fn of_runs(spec: &mut Value) {
         "labels": {RUN_LABEL: "{.object.metadata.labels.tekton\\.dev/pipelineRun}"},
         "objectRef": {"apiVersion": GATE, "kind": "ApprovalTask"},
     });
+}
+
+/// A run that a check selects by a label of its own.
+const SELECTED: &str = "selected";
+
+fn selected_run(stage: &Stage, word: &str) {
+    stage.put_part(RELEASE, Part::Run, |it| {
+        it["metadata"] = json!({
+            "name": SELECTED, "namespace": APPS, "labels": {"run": RELEASE.pod},
+        });
+        it["status"]["state"] = word.into();
+    });
+}
+
+/// Selects pipeline runs, which need no proof.
+fn selects_pipelines() -> Value {
+    json!({
+        "name": "runs", "provenance": "None",
+        "selector": {
+            "labels": {"run": "{.object.metadata.name}"},
+            "objectRef": {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun"},
+        },
+    })
+}
+
+fn of_pipelines(spec: &mut Value) {
+    spec["checkGrantedPermission"]["spec"]["checks"] = json!([selects_pipelines()]);
+}
+
+fn of_runs_and_pipelines(spec: &mut Value) {
+    of_runs(spec);
+    append(
+        &mut spec["checkGrantedPermission"]["spec"]["checks"],
+        selects_pipelines(),
+    );
+}
+
+/// The field that the module below reads.
+const DESCRIPTIONS: &str = r#"[{"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask", "fields": ["spec.description"]}]"#;
+
+/// A module that reads a word of the approval.
+fn of_runs_with_a_word(spec: &mut Value) {
+    const WORD: &str = r#"package approval
+import rego.v1
+default output := {"state": "pending"}
+output := {"state": "approved"} if input.spec.description == "good"
+"#;
+    of_runs(spec);
+    spec["checkGrantedPermission"]["spec"]["checks"][0]["state"] = json!({"rego": WORD});
 }
 
 pub(super) fn approve(stage: &Stage) {
