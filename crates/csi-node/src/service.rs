@@ -11,6 +11,7 @@ use evaluation_api::{args::EvaluationArgs, client::Client as EvaluationClient};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service_kit::{
     build_info::BuildInfo,
+    client,
     readiness::ReadinessPart,
     report,
     serve::{InUse, SocketError, UnixSocket},
@@ -45,6 +46,9 @@ use crate::{
 /// Held calls are answered at once, so only mounts in progress have to be awaited.
 const DRAIN: Duration = Duration::from_secs(20);
 
+/// The requests to the API server at a time. All pods of a node may ask at once, when it starts.
+const REQUESTS: usize = 64;
+
 /// The kubelet does not want the driver. A restart registers anew.
 #[derive(Clone, Copy, Debug, Error)]
 #[error("the kubelet refused the registration")]
@@ -74,7 +78,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
     allow_open_files();
     let mut process = Process { shell };
     let metrics = Metrics::register(&process.shell.registry)?;
-    let client = process.shell.client.clone();
+    let client = client::limited(process.shell.client.clone(), REQUESTS);
     let kubernetes = Live::new(client, &node_name, metrics.clone());
     let driver = Driver {
         evaluator: process.evaluator(evaluation, evaluation_ca)?,

@@ -2,6 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -18,7 +19,7 @@ use kube::{
 };
 use serde_json::json;
 use thiserror::Error;
-use tokio::{runtime::Handle, time::timeout};
+use tokio::{runtime::Handle, sync::Semaphore, time::timeout};
 use tower::{BoxError, service_fn, util::MapResponseLayer};
 
 use crate::{process, tls};
@@ -94,6 +95,22 @@ pub fn bounded(client: Client) -> Client {
     Client::new(service_fn(send), namespace)
 }
 
+/// The same client with at most so many requests at a time whose response has not begun. The others wait in their
+/// order. Each request needs a connection of its own, whose memory stays occupied for a minute and a half.
+#[must_use]
+pub fn limited(client: Client, requests: usize) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let places = Arc::new(Semaphore::new(requests));
+    let send = move |request: Request<Body>| {
+        let (client, places) = (client.clone(), Arc::clone(&places));
+        async move {
+            let _place = places.acquire().await?;
+            client.send(request).await.map_err(BoxError::from)
+        }
+    };
+    Client::new(service_fn(send), namespace)
+}
+
 /// The same client for callers on other runtimes: its requests use connections of this one.
 #[must_use]
 pub fn on_runtime(client: Client, runtime: Handle) -> Client {
@@ -154,8 +171,16 @@ async fn from_file(path: &Path) -> Result<Config, ConnectError> {
 
 #[cfg(test)]
 mod tests {
-    use std::{path::Path, time::Duration};
+    use std::{
+        path::Path,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Duration,
+    };
 
+    use futures::future::join_all;
     use http::{Response, StatusCode};
     use http_body_util::{BodyExt, Full};
     use hyper::body::Bytes;
@@ -164,10 +189,10 @@ mod tests {
         Api,
         client::{ClientBuilder, DynBody},
     };
-    use tokio::time::timeout;
+    use tokio::{task::yield_now, time::timeout};
     use tower::{BoxError, service_fn, util::MapResponseLayer};
 
-    use super::{bounded, connect, keep_retry_after};
+    use super::{bounded, connect, keep_retry_after, limited};
     use crate::{
         report,
         retry::{RetryVerdict, verdict},
@@ -220,6 +245,29 @@ mod tests {
         let error = asked.unwrap().unwrap_err();
         assert!(report(&error).contains("no answer within 70s"), "{error}");
         assert_eq!(verdict(&error), RetryVerdict::Again);
+    }
+
+    #[tokio::test]
+    async fn requests_beyond_the_limit_wait_until_a_response_begins() {
+        let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (now, seen) = (Arc::clone(&at_once), Arc::clone(&most));
+        let server = service_fn(move |_: http::Request<kube::client::Body>| {
+            let (now, seen) = (Arc::clone(&now), Arc::clone(&seen));
+            async move {
+                seen.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                yield_now().await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                let body = r#"{"kind":"Status","code":404,"reason":"NotFound"}"#;
+                let response = Response::builder().status(404);
+                Ok::<_, BoxError>(response.body(Full::<Bytes>::from(body)).unwrap())
+            }
+        });
+        let client = limited(ClientBuilder::new(server, "elsewhere").build(), 3);
+        assert_eq!(client.default_namespace(), "elsewhere");
+        let pods = Api::<Pod>::default_namespaced(client);
+        let asked = join_all((0..20).map(|_| pods.get_opt("pod"))).await;
+        assert!(asked.into_iter().all(|it| it.unwrap().is_none()));
+        assert_eq!(most.load(Ordering::SeqCst), 3);
     }
 
     #[tokio::test]
