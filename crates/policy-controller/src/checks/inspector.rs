@@ -35,7 +35,7 @@ use super::{
 };
 use crate::cache::{Job, World};
 
-/// The pause between two passes, and so the longest wait of a new policy.
+/// The pause after a pass that left no policy over.
 const PACE: Duration = Duration::from_secs(1);
 /// The number of policies per batch. After it the due policies are computed again.
 const MOST_AT_A_TIME: usize = 8;
@@ -145,10 +145,15 @@ impl Inspector {
             let mut last = String::new();
             loop {
                 let defaults = self.world.read().default_requesters();
-                if let Some(defaults) = defaults.filter(|_| (self.leads)()) {
-                    self.pass(defaults, &mut last).await;
+                let has_more = match defaults.filter(|_| (self.leads)()) {
+                    Some(defaults) => self.pass(defaults, &mut last).await,
+                    None => false,
+                };
+                // New policies do not wait for the pauses between batches. Each question is a call, and a policy that
+                // was inspected has its own pause, so this is no busy loop.
+                if !has_more {
+                    sleep(PACE).await;
                 }
-                sleep(PACE).await;
             }
         };
         tokio::select! {
@@ -158,11 +163,14 @@ impl Inspector {
         }
     }
 
-    /// Inspects some of the due policies, beginning behind the namespace that had the last turn.
-    async fn pass(&self, defaults: DefaultRequesters, last: &mut String) {
-        for CheckedPolicy { job, policy } in self.due(defaults, last) {
+    /// Inspects some of the due policies, beginning behind the namespace that had the last turn. True if more may be
+    /// due.
+    async fn pass(&self, defaults: DefaultRequesters, last: &mut String) -> bool {
+        let due = self.due(defaults, last);
+        let is_full = due.len() == MOST_AT_A_TIME;
+        for CheckedPolicy { job, policy } in due {
             if !(self.leads)() {
-                return;
+                return false;
             }
             let at = Instant::now();
             // A panic about one policy must not stop the inspection of all others.
@@ -188,6 +196,7 @@ impl Inspector {
                 self.queue.wake(job, Urgency::Normal);
             }
         }
+        is_full
     }
 
     fn due(&self, defaults: DefaultRequesters, last: &str) -> Vec<CheckedPolicy> {

@@ -103,6 +103,23 @@ async fn started() -> (Cluster, Process) {
     (cluster, process)
 }
 
+/// More than three batches.
+const NEW: usize = 30;
+
+#[tokio::test(start_paused = true)]
+async fn new_policies_do_not_wait_for_a_pause_between_batches() {
+    let (cluster, _process) = started().await;
+    let names: Vec<_> = (0..NEW).map(|it| format!("new-{it}")).collect();
+    for name in &names {
+        policy(&cluster, name, json!({}));
+    }
+    sleep(Duration::from_secs(2)).await;
+    for name in &names {
+        let (line, _) = checks(&cluster, name);
+        assert_eq!(line, "True ChecksValid, ready True Ready", "{name}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kind_comes_and_may_be_read_and_the_status_follows() {
     let cluster = cluster();
