@@ -11,7 +11,7 @@ use e2e::harness::PATIENCE;
 use e2e::{Deadline, poll};
 use serde_json::{Value, json};
 
-use crate::support::{Approval, CONNECTOR, Gate, MOUNT, name, volume};
+use crate::support::{Approval, CONNECTOR, Gate, MOUNT, name, volume, wait_until};
 
 /// The kubelet calls again within this time. Objects that were read for the volume a minute before are read
 /// again.
@@ -84,10 +84,11 @@ fn a_rejected_pod_that_wants_an_error_file_starts_finds_nothing_else_and_fails_f
     let status = gate.object(POD, "job")["status"].take();
     let ended = &status["containerStatuses"][0]["state"]["terminated"];
     assert_eq!(ended["exitCode"], 1, "{status}");
-    // A log has the output and the errors of a program in any order.
-    let log = gate.api().logs("job").unwrap();
+    // A log has the output and the errors of a program in any order, and the last line a moment after its end.
     let missing = "error: No such file or directory (os error 2)\n";
-    assert!(log.contains(missing), "{log}");
+    let log = || gate.api().logs("job").unwrap();
+    wait_until("the log to have the error", || log().contains(missing));
+    let log = log();
     let output = log.replace(missing, "");
     let files = printed(&output);
     let (error, mark) = (
