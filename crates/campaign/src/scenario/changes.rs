@@ -219,10 +219,7 @@ pub(super) const CHANGES: [Scenario; 21] = [
     ),
     scenario(
         "all-of-two",
-        |stage| {
-            waiting(stage);
-            stage.signoff("no", "deploy", "pending");
-        },
+        waiting_for_both,
         &[
             PENDING,
             APPROVE,
@@ -238,10 +235,7 @@ pub(super) const CHANGES: [Scenario; 21] = [
     ),
     scenario(
         "one-of-two-loses-its-label",
-        |stage| {
-            waiting(stage);
-            stage.signoff("no", "deploy", "pending");
-        },
+        waiting_for_both,
         &[
             PENDING,
             APPROVE,
@@ -302,4 +296,10 @@ pub(super) const CHANGES: [Scenario; 21] = [
 
 fn delete_connector(stage: &Stage) {
     stage.server.delete("connectors", TOOLS, CONNECTOR);
+}
+
+/// Two approvals have to be given.
+fn waiting_for_both(stage: &Stage) {
+    waiting(stage);
+    stage.signoff("no", "deploy", "pending");
 }

@@ -167,7 +167,7 @@ pub(super) fn pending(stage: &Stage) -> bool {
 }
 
 /// The checks cannot pass, and wait for nothing.
-pub(super) fn refused(stage: &Stage) -> bool {
+pub(super) fn check_failed(stage: &Stage) -> bool {
     let request = stage.request_now("for-deploy").unwrap_or_default();
     let conditions = request["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     Scenario,
-    common::{A_WHILE, refused, scenario},
+    common::{A_WHILE, check_failed, scenario},
     forged::{ANY_OF_RUNS, all_differ, differing, differs, forged, list_too},
     runs::{APPROVED, append, never},
 };
@@ -222,7 +222,7 @@ pub(super) const CONTENT: [Scenario; 37] = [
             });
         },
         &[A_WHILE, APPROVED, A_WHILE],
-        refused,
+        check_failed,
     ),
     forged("custom-run-that-failed", |stage| {
         differs(stage, Part::CustomRun, &|it| {

@@ -7,7 +7,7 @@ use super::{
     Scenario,
     Step::{self, Do},
     common::{A_WHILE, GRANTED, PENDING, revoked, scenario},
-    runs::{APPROVED, CANCEL, FINISH, OF_RUNS, began, begun_with, never},
+    runs::{APPROVED, CANCEL, FINISH, OF_RUNS, began, begun_with, never, orphaned},
 };
 use crate::stage::{Part, PolicyForm, RELEASE, Stage, TOOLS};
 
@@ -157,13 +157,7 @@ pub(super) const LINKS: [Scenario; 10] = [
     ),
 ];
 
-/// A run whose pod waits for its approval. No object that loses its owner is deleted.
-fn orphaned(stage: &Stage) {
-    began(stage);
-    stage.server.collect_garbage(None);
-}
-
-/// The same with a grant that rests on each part of the run.
+/// As [`orphaned`], with a grant that rests on each part of the run.
 fn kept(stage: &Stage) {
     begun_with(stage, WHILE_HOLDS);
     stage.server.collect_garbage(None);

@@ -56,10 +56,7 @@ pub(super) const RUNS: [Scenario; 14] = [
     ),
     scenario(
         "run-rejected-and-failed",
-        |stage| {
-            began(stage);
-            stage.server.collect_garbage(None);
-        },
+        orphaned,
         &[
             PENDING,
             Do(
@@ -196,6 +193,12 @@ pub(super) fn begun_with(stage: &Stage, form: PolicyForm<'_>) {
 /// A run whose pod waits for its approval.
 pub(super) fn began(stage: &Stage) {
     begun_with(stage, OF_RUNS);
+}
+
+/// The same, and no object that loses its owner is deleted.
+pub(super) fn orphaned(stage: &Stage) {
+    began(stage);
+    stage.server.collect_garbage(None);
 }
 
 /// The name of a second approval of the run, and of its `CustomRun`.

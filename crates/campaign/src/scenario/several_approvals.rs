@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     Scenario,
-    Step::{Do, Until},
+    Step::{self, Do, Until},
     common::{A_WHILE, GRANTED, PENDING, granted, revoked, scenario},
     runs::{
         APPROVED, CANCEL, FINISH, OF_RUNS, REVIEW, append, began, begun_with, later, never,
@@ -14,6 +14,10 @@ use super::{
 use crate::stage::{
     ANOTHER, APPS, Part, PolicyForm, RELEASE, RUN_LABEL, STOPPING, Stage, VERIFY, answered,
 };
+
+const OTHER_APPROVED: Step = Do("the other run is approved", |it| {
+    it.answer(ANOTHER, "approve", "approved");
+});
 
 /// More than one approval, run or check.
 pub(super) const SEVERAL_APPROVALS: [Scenario; 8] = [
@@ -121,14 +125,11 @@ pub(super) const SEVERAL_APPROVALS: [Scenario; 8] = [
         "two-runs-of-a-pipeline",
         |stage| {
             began(stage);
-            stage.run(ANOTHER);
-            stage.request_named("for-other", ANOTHER.pod);
+            another_asks(stage);
         },
         &[
             PENDING,
-            Do("the other run is approved", |it| {
-                it.answer(ANOTHER, "approve", "approved");
-            }),
+            OTHER_APPROVED,
             Until("it is granted", other_alone),
             A_WHILE,
             Until("it alone", other_alone),
@@ -148,14 +149,11 @@ pub(super) const SEVERAL_APPROVALS: [Scenario; 8] = [
             later(stage, Part::Pod, |pod| {
                 pod["metadata"]["labels"][RUN_LABEL] = ANOTHER.name.into();
             });
-            stage.run(ANOTHER);
-            stage.request_named("for-other", ANOTHER.pod);
+            another_asks(stage);
         },
         &[
             PENDING,
-            Do("the other run is approved", |it| {
-                it.answer(ANOTHER, "approve", "approved");
-            }),
+            OTHER_APPROVED,
             Until("it is granted", other_alone),
             A_WHILE,
         ],
@@ -275,6 +273,12 @@ fn forget_review(stage: &Stage) {
     for plural in ["approvaltasks", "customruns"] {
         stage.server.delete(plural, APPS, REVIEW);
     }
+}
+
+/// Another run of the same pipeline, whose pod asks too.
+fn another_asks(stage: &Stage) {
+    stage.run(ANOTHER);
+    stage.request_named("for-other", ANOTHER.pod);
 }
 
 /// Both requests have a grant that is recorded.
