@@ -5,10 +5,14 @@
 //! before a random system call of its mounts, after a random time of a call, or while it starts. A new process starts on the same
 //! folders, and the kubelet repeats the calls without an answer. All is judged after each kill, each start and each call.
 //!
+//! Each pod has a fate from the seed. It has access from the start or gets it later, it waits in vain, it is denied, or it is
+//! rejected for good. Some pods want an error in place of their content. A pod without access never starts.
+//!
 //! A run of 60 kills is usual, `E2E_LONG=1` makes 1,000. `KILLS_SEED` repeats the life of one seed: the same calls and the same points. How
 //! far a process came after a random time depends on the machine.
 
 mod cluster;
+mod fate;
 mod judge;
 mod kubelet;
 mod life;
@@ -31,11 +35,14 @@ const LIVES: [u64; 2] = [3, 50];
 const MOST_LIVES: u64 = 100;
 
 /// Each must be met in a run, because a run that meets nothing shows nothing.
-const MUST_BE_MET: [&str; 11] = [
+const MUST_BE_MET: [&str; 18] = [
     "killed before a system call",
     "killed after a time",
     "killed at its start",
     "killed in publish",
+    "killed while a pod waits",
+    "killed before a refusal",
+    "killed before an error",
     "killed in republish",
     "killed in unpublish",
     "killed in several calls at once",
@@ -43,6 +50,10 @@ const MUST_BE_MET: [&str; 11] = [
     "left a volume between two versions",
     "forgot a volume",
     "brought newer content",
+    "started after a grant",
+    "started with an error",
+    "was denied",
+    "was rejected",
 ];
 
 /// The number of times that each thing happened.

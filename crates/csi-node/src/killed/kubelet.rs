@@ -9,7 +9,11 @@ use std::{
 use serde_json::json;
 use tonic::{Status, transport::Endpoint};
 
-use super::process::socket;
+use super::{
+    cluster::Cluster,
+    fate::{Due, Pod},
+    process::socket,
+};
 use crate::{
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest, node_client::NodeClient},
     testing::{place_of, request_at},
@@ -35,10 +39,17 @@ pub(super) enum Call {
     Unpublish,
 }
 
+/// The answer to a call, with what the volume was due to hold before the call and at the answer.
+pub(super) struct Answer {
+    pub(super) result: Result<(), Status>,
+    pub(super) before: Due,
+    pub(super) after: Due,
+}
+
 /// A volume of a pod.
 #[derive(Clone, Debug)]
 pub(super) struct PodVolume {
-    pub(super) pod: String,
+    pub(super) pod: Pod,
     pub(super) place: VolumePath,
     pub(super) stage: Stage,
     /// The oldest and the newest version that it may have.
@@ -49,18 +60,23 @@ pub(super) struct PodVolume {
 
 impl PodVolume {
     /// The folder and the note that the kubelet makes before its first call.
-    pub(super) fn new(kubelet: &Path, pod: &str, volume: &str, version: u64) -> Self {
-        let place = place_of(kubelet, pod, volume);
+    pub(super) fn new(kubelet: &Path, pod: Pod, volume: &str, version: u64) -> Self {
+        let place = place_of(kubelet, &pod.name, volume);
         let new = Self {
-            pod: pod.to_owned(),
+            pod,
             place,
             stage: Stage::Wanted,
             versions: (version, version),
             is_torn: false,
         };
-        fs::create_dir_all(new.folder()).unwrap();
-        fs::write(new.note(), "{}").unwrap();
+        new.prepare();
         new
+    }
+
+    /// Makes the folder and the note.
+    fn prepare(&self) {
+        fs::create_dir_all(self.folder()).unwrap();
+        fs::write(self.note(), "{}").unwrap();
     }
 
     fn folder(&self) -> PathBuf {
@@ -80,6 +96,17 @@ impl PodVolume {
         fs::remove_dir(self.folder()).unwrap();
     }
 
+    /// After a final refusal the kubelet forgets the volume, and begins anew with its next call.
+    pub(super) fn begin_anew(&self) {
+        self.remove();
+        self.prepare();
+    }
+
+    /// The cluster of its kubelet.
+    pub(super) fn cluster(&self) -> Cluster {
+        Cluster::of(self.place.pods().parent().unwrap())
+    }
+
     /// The call that is due.
     pub(super) const fn call(&self) -> Call {
         match self.stage {
@@ -91,13 +118,20 @@ impl PodVolume {
 
     fn publish(&self) -> NodePublishVolumeRequest {
         let mut request = request_at(&self.place);
+        let pod = &self.pod.name;
         let tokens =
-            json!({AUDIENCE: {"token": self.pod, "expirationTimestamp": "2026-01-01T00:00:00Z"}});
+            json!({AUDIENCE: {"token": pod, "expirationTimestamp": "2026-01-01T00:00:00Z"}});
+        let on_rejected = if self.pod.wants_error {
+            "ErrorFile"
+        } else {
+            "Fail"
+        };
         let context = [
-            ("csi.storage.k8s.io/pod.name", self.pod.clone()),
-            ("csi.storage.k8s.io/pod.uid", self.pod.clone()),
-            ("connectors", format!("tools/{}", self.pod)),
+            ("csi.storage.k8s.io/pod.name", pod.clone()),
+            ("csi.storage.k8s.io/pod.uid", pod.clone()),
+            ("connectors", format!("tools/{pod}")),
             ("configuration.names", "all".to_owned()),
+            ("onRejected", on_rejected.to_owned()),
         ];
         let context = context.map(|(key, value)| (key.to_owned(), value));
         request.volume_context.extend(context);
@@ -109,7 +143,18 @@ impl PodVolume {
     }
 
     /// Makes the call that is due, on a connection of its own.
-    pub(super) async fn make_call(self, kubelet: PathBuf) -> Result<(), Status> {
+    pub(super) async fn make_call(self, kubelet: PathBuf) -> Answer {
+        let before = self.pod.due();
+        let result = self.called(kubelet).await;
+        let after = self.pod.due();
+        Answer {
+            result,
+            before,
+            after,
+        }
+    }
+
+    async fn called(&self, kubelet: PathBuf) -> Result<(), Status> {
         let url = format!("unix://{}", socket(&kubelet).display());
         let connected = Endpoint::from_shared(url).unwrap().connect().await;
         let mut node =

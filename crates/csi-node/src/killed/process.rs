@@ -31,7 +31,7 @@ use tokio::{
     sync::{oneshot, watch},
 };
 
-use super::{KUBELET, TEST, cluster::VersionFile};
+use super::{KUBELET, TEST, cluster::Cluster};
 use crate::{
     mounter::Linux,
     server::{DriverIdentity, DriverNode, serve_csi},
@@ -40,6 +40,8 @@ use crate::{
 
 /// The source of all mounts of the driver.
 pub(super) const DRIVER: &str = "connectors-csi";
+/// How long the driver holds a call without access: about as long as a call takes.
+const HOLD: Duration = Duration::from_millis(5);
 /// Longer than any life, so that all mounts are the work of one thread.
 const IDLE: Duration = Duration::from_hours(1);
 
@@ -59,13 +61,14 @@ pub(super) fn serve(kubelet: &Path) -> ! {
     let runtime = builder.thread_keep_alive(IDLE).build().unwrap();
     runtime.block_on(async {
         let tasks = Tasks::new();
-        let cluster = VersionFile::of(kubelet);
+        let cluster = Cluster::of(kubelet);
         let parts = (cluster.clone(), cluster, Arc::new(Linux::new(DRIVER)));
         let (_switch, switched) = watch::channel(ON);
         let (_object, checked) = watch::channel(Some(Ok(())));
         let registry = Registry::new();
         let state = (switched, checked);
-        let driver = testing::driver(parts, state, tasks.stop(), &registry, kubelet, 8);
+        let mut driver = testing::driver(parts, state, tasks.stop(), &registry, kubelet, 8);
+        driver.settings.hold = HOLD;
         driver.take_over();
         let (readiness, _start) = Readiness::starting();
         let identity = DriverIdentity {
