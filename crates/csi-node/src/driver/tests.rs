@@ -1,5 +1,6 @@
 //! One call after another against a world of fakes, with a clock that stands still until everybody waits.
 
+mod away;
 mod calls;
 mod churn;
 mod deliver;
