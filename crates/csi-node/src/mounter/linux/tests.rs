@@ -17,6 +17,7 @@ mod errors;
 mod files;
 mod kills;
 mod memory;
+mod reader;
 mod sweep;
 
 use super::*;
