@@ -4,6 +4,7 @@ mod away;
 mod calls;
 mod churn;
 mod deliver;
+mod flood;
 mod gate;
 mod lapses;
 mod lists;
