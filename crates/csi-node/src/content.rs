@@ -60,7 +60,7 @@ pub(crate) struct Content {
 
 /// The memory of a file beside its pages: its inode and its name.
 pub(crate) const INODE: usize = 1024;
-/// The folders of a volume, their links, its marker, and a fact that is written before its exchange.
+/// The folders of a volume, their links and its marker.
 const FRAME_INODES: usize = 12;
 const FRAME_PAGES: usize = 6;
 
@@ -75,9 +75,12 @@ const fn frame(page: usize) -> usize {
 }
 
 impl Content {
-    /// The most memory of a volume with this content, in bytes. The volume has two sets of its files, and a link to each.
+    /// The most memory of a volume with this content, in bytes. The volume has two sets of its files, a link to each, and
+    /// the earlier facts.
     pub(crate) fn memory(&self, page: usize) -> usize {
         let facts = self.facts.iter().flat_map(ConnectorFacts::files);
+        let earlier = self.facts.iter().flat_map(ConnectorFacts::lively);
+        let facts = facts.chain(earlier);
         let facts: usize = facts.map(|(_, fact)| memory_of(fact.len(), page)).sum();
         let files = self.files.iter();
         let files: usize = files

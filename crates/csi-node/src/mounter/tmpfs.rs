@@ -34,7 +34,10 @@ const REVOKED: &str = ".connector/.revoked";
 const REJECTED: &str = ".connector/.rejected";
 const NEW_MARKER: &str = ".connector/.new-marker";
 const REMOVED: &str = ".connector/.removed";
-const NEW_FACT: &str = ".connector/.new-fact";
+/// The earlier facts, each in a file of its own.
+const SPARE_FACTS: &str = ".connector/.spare-facts";
+/// The one file of that kind in a volume of an earlier version.
+const SPARE_FACT: &str = ".connector/.new-fact";
 const WHILE_OFF: &str = "trusted.connectors.mounted-while-off";
 /// No marker of ours is longer.
 const LONGEST_MARKER: usize = 64 * 1024;
@@ -114,14 +117,27 @@ impl VolumeRoot {
         for facts in &content.facts {
             for (name, fact) in facts.lively() {
                 if !self.has_fact(facts, name, fact)? {
-                    self.0.write(NEW_FACT, fact.as_bytes())?;
-                    self.0
-                        .exchange(NEW_FACT, &format!("{FOLDER}/{}/{name}", facts.folder()))?;
-                    self.0.truncate(NEW_FACT)?;
+                    self.exchange_fact(facts, name, fact)?;
                 }
             }
         }
         FileSets(&self.0).put(&content.files)
+    }
+
+    /// Writes a fact to the side, and then exchanges it. The earlier one stays as it is until the next one is written, for
+    /// those who are reading it.
+    fn exchange_fact(
+        &self,
+        facts: &ConnectorFacts,
+        name: &str,
+        fact: &str,
+    ) -> Result<(), MountError> {
+        let folder = facts.folder();
+        let spare = format!("{SPARE_FACTS}/{folder}_{name}");
+        self.0.folder(SPARE_FACTS)?;
+        self.0.write(&spare, fact.as_bytes())?;
+        self.0
+            .exchange(&spare, &format!("{FOLDER}/{folder}/{name}"))
     }
 
     fn has_fact(&self, facts: &ConnectorFacts, name: &str, fact: &str) -> Result<bool, MountError> {
@@ -224,7 +240,7 @@ impl VolumeRoot {
                 continue;
             }
             emptied.push(self.0.truncate(&path));
-            if path == NEW_FACT {
+            if [SPARE_FACTS, SPARE_FACT].contains(&path.as_str()) {
                 continue;
             }
             self.0.folder(REMOVED)?;

@@ -44,6 +44,13 @@ fn texts(number: usize) -> BTreeMap<&'static str, String> {
     texts
 }
 
+/// The facts of a set that may change: the address and the class of the first connector.
+fn facts_of(number: usize) -> [(&'static str, String); 2] {
+    let number = number % SETS;
+    let address = format!("https://{}", "x".repeat(100 + number));
+    [("address", address), ("class", format!("class-{number}"))]
+}
+
 impl Progress {
     /// What was read, if it is promised, and whether another set was being made meanwhile. It is promised unless a second newer
     /// set was begun before the end.
@@ -82,6 +89,16 @@ fn reads(target: &Path, progress: &Progress, met: &[AtomicUsize; 2]) -> [usize; 
                 met[0].fetch_add(usize::from(is_beside), Ordering::SeqCst);
             }
         }
+        for at in [0, 1] {
+            let (name, _) = facts_of(0)[at];
+            let path = target.join(".connector/tools_harbor").join(name);
+            let fact = progress.read(|| fs::read_to_string(&path).unwrap());
+            if let Some((fact, done, _)) = fact {
+                let mut sets = [done, done + 1].into_iter();
+                let is_known = sets.any(|set| facts_of(set)[at].1 == fact);
+                assert!(is_known, "{name} is {fact:?} at {done}");
+            }
+        }
         let odd = progress.read(|| fs::read_to_string(target.join("odd")));
         match odd {
             Some((Ok(text), done, _)) => assert_eq!(set_of("odd", &text, done) % 2, 1),
@@ -116,9 +133,12 @@ fn a_pod_that_reads_during_renewals_gets_whole_files_and_by_one_folder_those_of_
     }
     let scene = scene();
     let contents: Vec<_> = (0..SETS)
-        .map(|set| Content {
-            files: files(&json!(texts(set))),
-            ..scene.content.clone()
+        .map(|set| {
+            let mut content = scene.content.clone();
+            content.files = files(&json!(texts(set)));
+            let [(_, address), (_, class)] = facts_of(set);
+            (content.facts[0].address, content.facts[0].class) = (address, class);
+            content
         })
         .collect();
     let published =
@@ -252,5 +272,45 @@ fn after_each_renewal_modes_owners_and_groups_are_those_of_the_first_publication
     let refilled = scene.mounter.refill(&scene.place, &scene.record, &first);
     refilled.unwrap();
     assert_eq!(scene.all_rights(), expected);
+    scene.clear();
+}
+
+#[test]
+fn a_fact_that_is_open_is_read_as_it_was_after_one_renewal_and_is_empty_after_access_ended() {
+    if !inside(
+        "reader::a_fact_that_is_open_is_read_as_it_was_after_one_renewal_and_is_empty_after_access_ended",
+    ) {
+        return;
+    }
+    let mut scene = scene();
+    scene.publish();
+    let open = |fact: &str| {
+        let path = format!(".connector/tools_harbor/{fact}");
+        fs::File::open(scene.place.target().join(path)).unwrap()
+    };
+    let mut open = ["address", "class"].map(open);
+    let mut read = || {
+        open.each_mut().map(|file| {
+            let mut text = String::new();
+            file.rewind().unwrap();
+            file.read_to_string(&mut text).unwrap();
+            text
+        })
+    };
+    let facts = &mut scene.content.facts[0];
+    "https://newer".clone_into(&mut facts.address);
+    "newer".clone_into(&mut facts.class);
+    let refreshed = scene.mounter.refresh(&scene.place, &scene.content);
+    assert!(refreshed.unwrap());
+    assert_eq!(read(), ["https://tools/harbor", "oci"]);
+    let by_name = ["address", "class"].map(|fact| scene.read(&format!("tools_harbor/{fact}")));
+    assert_eq!(
+        by_name,
+        ["https://newer", "newer"].map(|it| Some(it.to_owned()))
+    );
+    scene.mounter.empty(&scene.place).unwrap();
+    assert_eq!(read(), ["", ""]);
+    assert_eq!(scene.look(), OnDisk::Emptied(scene.record.clone()));
+    scene.assert_sealed();
     scene.clear();
 }
