@@ -11,7 +11,7 @@ use crate::{
     error::FilesError,
     file_request::FileRequest,
     file_set::FileSet,
-    tool::{FileContext, Tool},
+    tool::{FileConflict, FileContext, Tool},
 };
 
 /// The pod's token for the proxy.
@@ -73,42 +73,18 @@ pub(crate) fn files(
     if let Some(token) = context.token {
         put(TOKEN, token.to_owned())?;
     }
-    let proxied = tools.iter().filter_map(|tool| {
-        Some((
-            tool.connector,
-            proxy_address(tool.connector.status.as_ref())?,
-        ))
-    });
-    let proxied: Vec<_> = proxied.collect();
-    let Some((first, address)) = proxied.first().copied() else {
+    let Some((proxied, address)) = one_proxy(request, tools, context.conflict)? else {
         return Ok(files);
     };
-    let wanted = [ADDRESS].into_iter().chain(SETTINGS);
-    let mut wanted = wanted.chain(CERTIFICATES);
-    let Some(file) = wanted.find(|name| !request.left_out.contains(*name)) else {
-        return Ok(files);
-    };
-    if let Some((other, _)) = proxied.iter().find(|(_, it)| *it != address) {
-        return Err(FilesError::Proxies {
-            first: full_name(first, "/"),
-            second: full_name(other, "/"),
-            file: file.to_owned(),
-        });
-    }
-    if !is_address(address) {
-        return Err(FilesError::ProxyAddress(full_name(first, "/")));
-    }
     put(ADDRESS, address.to_owned())?;
-    if let Some(certificates) = proxied
-        .iter()
-        .find_map(|(it, _)| proxy_certificates(it.status.as_ref()))
-    {
+    let certificates = |it: &&Connector| proxy_certificates(it.status.as_ref());
+    if let Some(certificates) = proxied.iter().find_map(certificates) {
         for name in CERTIFICATES {
             put(name, certificates.clone())?;
         }
     }
     if let (Some(token), Some((scheme, host))) = (context.token, address.split_once("://")) {
-        let names = proxied.iter().map(|(it, _)| full_name(it, "%2F"));
+        let names = proxied.iter().map(|it| full_name(it, "%2F"));
         let names: Vec<_> = names.collect();
         let url = format!("{scheme}://{}:{token}@{host}", names.join(","));
         let [environment, http, https, curl] = SETTINGS;
@@ -120,6 +96,57 @@ pub(crate) fn files(
         put(curl, format!("proxy = \"{url}\"\n"))?;
     }
     Ok(files)
+}
+
+/// The proxy that the files are about, with the connectors behind it: the login names no connector of another proxy, and
+/// no other proxy's certificates are trusted. None without a proxy, or without a file about it.
+fn one_proxy<'a>(
+    request: &FileRequest,
+    tools: &[Tool<'a>],
+    conflict: FileConflict,
+) -> Result<Option<(Vec<&'a Connector>, &'a str)>, FilesError> {
+    let proxied = tools.iter().filter_map(|tool| {
+        let connector = tool.connector;
+        Some((connector, proxy_address(connector.status.as_ref())?))
+    });
+    let proxied: Vec<_> = proxied.collect();
+    let chosen = match conflict {
+        FileConflict::Refuse => proxied.first(),
+        // Of equal ones it is the last: within a class, the last connector with a proxy.
+        FileConflict::LastWins => proxied
+            .iter()
+            .max_by_key(|(it, _)| last_of_class(tools, it)),
+    };
+    let Some(&(chosen, address)) = chosen else {
+        return Ok(None);
+    };
+    let wanted = [ADDRESS].into_iter().chain(SETTINGS);
+    let mut wanted = wanted.chain(CERTIFICATES);
+    let Some(file) = wanted.find(|name| !request.left_out.contains(*name)) else {
+        return Ok(None);
+    };
+    let (same, others): (Vec<_>, Vec<_>) = proxied.into_iter().partition(|(_, it)| *it == address);
+    if let (FileConflict::Refuse, Some((other, _))) = (conflict, others.first()) {
+        return Err(FilesError::Proxies {
+            first: full_name(chosen, "/"),
+            second: full_name(other, "/"),
+            file: file.to_owned(),
+        });
+    }
+    if !is_address(address) {
+        return Err(FilesError::ProxyAddress(full_name(chosen, "/")));
+    }
+    let same = same.into_iter().map(|(connector, _)| connector);
+    Ok(Some((same.collect(), address)))
+}
+
+/// The place of the last connector of this connector's class. The name of the class is enough: not every volume needs
+/// the class itself.
+fn last_of_class(tools: &[Tool<'_>], connector: &Connector) -> Option<usize> {
+    let class = &connector.spec.connector_class_name;
+    tools
+        .iter()
+        .rposition(|tool| tool.connector.spec.connector_class_name == *class)
 }
 
 /// True for an address that is one word in every file that it is written into. Its author is not the pod's.

@@ -82,7 +82,7 @@ pub enum FilesError {
         "volume attribute `configuration.names` leaves out `{0}`, which is not among the files"
     )]
     NothingLeftOut(String),
-    /// Two files of one name: of two classes, or of two configurations of one.
+    /// Two files of one name, of two classes.
     #[error(
         "`{file}` is written by class {first} and again by class {second}: leave one out with `!{first}/{file}` or `!{second}/{file}` in the volume attribute `configuration.names`"
     )]
@@ -92,6 +92,20 @@ pub enum FilesError {
         /// The one class.
         first: String,
         /// The other class.
+        second: String,
+    },
+    /// Two files of one name, of two configurations of one class.
+    #[error(
+        "`{file}` is written by the configurations {first} and {second} of class {class}: list one of them in the volume attribute `configuration.names`, or leave the file out with `!{class}/{file}`"
+    )]
+    Repeated {
+        /// The name.
+        file: String,
+        /// The class.
+        class: String,
+        /// The one configuration.
+        first: String,
+        /// The other configuration.
         second: String,
     },
     /// The address that other software wrote for a proxy is invalid.

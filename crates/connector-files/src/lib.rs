@@ -5,8 +5,8 @@
 //!
 //! Knows nothing of mounts, nodes and the API server: the token and the time are arguments. It does no input or output.
 //!
-//! Invariant: a set is complete or an error. No file has a placeholder for a missing value, and no file
-//! depends on the order of two classes.
+//! Invariant: a set is complete or an error. No file has a placeholder for a missing value. By default no file depends
+//! on the order of two classes.
 
 #![forbid(unsafe_code)]
 

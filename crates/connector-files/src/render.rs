@@ -37,20 +37,13 @@ pub fn render(
 ) -> Result<FileSet, FilesError> {
     let mut files = built_in::files(request, tools, context)?;
     let classes = classes(tools);
+    every_name_is_known(request, &classes)?;
     let steps = steps_of_one(request, &classes)?;
-    let mut written_by: BTreeMap<&str, &str> = BTreeMap::new();
-    for name in &request.configurations {
-        let mut found = Vec::new();
-        for class in &classes {
-            if let Some(configuration) = configuration(class.class, name) {
-                found.push((class, configuration));
-            }
-        }
-        if found.is_empty() {
-            return Err(no_configuration(name, &classes));
-        }
-        no_other_params(request, name, &found)?;
-        for (class, configuration) in found {
+    let mut written_by: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
+    // Whatever the order of the configurations, a class replaces the files of the classes before it.
+    for class in &classes {
+        let asked = request.configurations.iter();
+        for configuration in asked.filter_map(|name| configuration(class.class, name)) {
             let values = values(request, class, configuration)?;
             let with_token = |token: Option<&str>| variables(class, &values, token);
             let visible = with_token(context.token);
@@ -59,19 +52,16 @@ pub fn render(
                 if request.left_out.contains(file) || request.left_out_of_class.contains(&pair) {
                     continue;
                 }
-                let first = written_by.insert(file, class.name);
-                if let Some(first) = first
-                    && (first == class.name || context.conflict == FileConflict::Refuse)
+                let writer = (class.name, configuration.name.as_str());
+                let earlier = written_by.insert(file, writer);
+                if let Some(earlier) = earlier
+                    && context.conflict == FileConflict::Refuse
                 {
-                    return Err(FilesError::Conflict {
-                        file: file.clone(),
-                        first: first.to_owned(),
-                        second: class.name.to_owned(),
-                    });
+                    return Err(conflict(file, earlier, writer));
                 }
                 let error = |kind| FilesError::Configuration {
                     class: class.name.to_owned(),
-                    configuration: name.clone(),
+                    configuration: configuration.name.clone(),
                     error: kind,
                 };
                 let rendered =
@@ -84,26 +74,47 @@ pub fn render(
     Ok(files)
 }
 
-/// The classes of the tools, each once, in the order of the tools.
+/// The classes of the tools, each once, in the order of the last tool of each. The tools of a class keep their order.
 fn classes<'a>(tools: &[Tool<'a>]) -> Vec<ClassTools<'a>> {
     let mut classes: Vec<ClassTools<'a>> = Vec::new();
     for tool in tools {
         let Some(class) = tool.class else { continue };
         let name = class.metadata.name.as_deref().unwrap_or_default();
-        match classes.iter_mut().find(|it| it.name == name) {
-            Some(known) => known.tools.push(*tool),
-            None => classes.push(ClassTools {
+        let known = classes.iter().position(|it| it.name == name);
+        let mut of_class = known.map_or_else(
+            || ClassTools {
                 name,
                 class,
-                tools: vec![*tool],
-            }),
-        }
+                tools: Vec::new(),
+            },
+            |known| classes.remove(known),
+        );
+        of_class.tools.push(*tool);
+        classes.push(of_class);
     }
     classes
 }
 
 fn configuration<'a>(class: &'a ConnectorClass, name: &str) -> Option<&'a Configuration> {
     class.spec.configurations.iter().find(|it| it.name == name)
+}
+
+/// A name of a configuration or parameter that no class has is a misspelt one.
+fn every_name_is_known(
+    request: &FileRequest,
+    classes: &[ClassTools<'_>],
+) -> Result<(), FilesError> {
+    for name in &request.configurations {
+        let found = classes
+            .iter()
+            .filter_map(|class| configuration(class.class, name));
+        let found: Vec<_> = found.collect();
+        if found.is_empty() {
+            return Err(no_configuration(name, classes));
+        }
+        no_other_params(request, name, &found)?;
+    }
+    Ok(())
 }
 
 fn no_configuration(name: &str, classes: &[ClassTools<'_>]) -> FilesError {
@@ -131,9 +142,9 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
 fn no_other_params(
     request: &FileRequest,
     name: &str,
-    found: &[(&ClassTools<'_>, &Configuration)],
+    found: &[&Configuration],
 ) -> Result<(), FilesError> {
-    let declared = || found.iter().flat_map(|(_, it)| &it.params);
+    let declared = || found.iter().flat_map(|it| &it.params);
     let given = request
         .params
         .get(name)
@@ -147,6 +158,24 @@ fn no_other_params(
             known: listed(declared().map(|it| it.name.as_str())),
         }),
         None => Ok(()),
+    }
+}
+
+/// The error of a file that is written twice. Each writer is a class and its configuration.
+fn conflict(file: &str, first: (&str, &str), second: (&str, &str)) -> FilesError {
+    let file = quoted(file);
+    if first.0 == second.0 {
+        return FilesError::Repeated {
+            file,
+            class: first.0.to_owned(),
+            first: first.1.to_owned(),
+            second: second.1.to_owned(),
+        };
+    }
+    FilesError::Conflict {
+        file,
+        first: first.0.to_owned(),
+        second: second.0.to_owned(),
     }
 }
 

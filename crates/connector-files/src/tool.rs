@@ -21,16 +21,17 @@ pub struct FileContext<'a> {
     pub token: Option<&'a str>,
     /// The time of the function `now`.
     pub now: Timestamp,
-    /// The treatment of a file that two classes write.
+    /// The treatment of a file that would be written twice.
     pub conflict: FileConflict,
 }
 
-/// The treatment of a file that two classes write.
+/// The treatment of a file that would be written twice: by two classes, by two configurations of one, or, of the
+/// built-in ones, about two proxies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileConflict {
     /// The set is refused: which file a tool reads must not depend on the order of a list.
     #[default]
     Refuse,
-    /// The class of the last connector writes it.
+    /// The class of the last connector writes it, and of its configurations the one that is listed last.
     LastWins,
 }

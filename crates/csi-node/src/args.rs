@@ -62,12 +62,12 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     pub(crate) proxy_token_lifetime: Duration,
 
-    /// How to handle a file that the classes of two connectors write
+    /// How to handle a file that the classes of two connectors write, or different proxies of connectors
     #[arg(long, value_name = "RULE", default_value = "refuse")]
     pub(crate) file_conflict: ConflictArg,
 }
 
-/// How to handle a file that two classes write.
+/// How to handle a file that would be written twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ConflictArg {
     /// The volume is refused

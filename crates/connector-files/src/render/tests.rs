@@ -6,6 +6,8 @@ use serde_json::json;
 
 use super::*;
 
+mod merge;
+
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// A connector of a class, with a proxy if it has an address.
@@ -22,6 +24,9 @@ fn connector(name: &str, class: &str, proxy: Option<&str>) -> Connector {
 }
 
 const PEM: &str = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n";
+
+/// Leaves out every file about a proxy.
+const ABOUT_A_PROXY: &str = "!connector.status.proxyAddress,!.env,!http.proxy,!https.proxy,!.curlrc,!ca.crt,!context.proxy.caCert";
 
 /// A class with one configuration.
 fn class(name: &str, configuration: &Value) -> ConnectorClass {
@@ -140,7 +145,7 @@ fn different_proxies_are_refused_unless_their_files_are_left_out() {
         error.contains("tools/a and tools/b have different proxies"),
         "{error}"
     );
-    volume.names = "!connector.status.proxyAddress,!.env,!http.proxy,!https.proxy,!.curlrc,!ca.crt,!context.proxy.caCert";
+    volume.names = ABOUT_A_PROXY;
     assert_eq!(volume.names(), ["context.token"]);
 }
 
@@ -372,23 +377,6 @@ fn all_files_of_a_volume_share_their_steps() {
     assert!(error.contains("steps"), "{error}");
     let error = Volume::with(&many(65), "a").files().unwrap_err();
     assert_eq!(error, FilesError::TooMuch);
-}
-
-#[test]
-fn a_class_writes_a_file_once() {
-    let configurations = ["a", "b"].map(|name| one_file(name, "f", name));
-    let class = json!({"metadata": {"name": "oci"}, "spec": {"configurations": configurations}});
-    let class: ConnectorClass = serde_json::from_value(class).unwrap();
-    let mut volume = Volume::of(vec![(connector("harbor", "oci", None), Some(class))]);
-    volume.names = "a,b";
-    for conflict in [FileConflict::Refuse, FileConflict::LastWins] {
-        volume.conflict = conflict;
-        let error = volume.files().unwrap_err().to_string();
-        assert!(
-            error.contains("by class oci and again by class oci"),
-            "{error}"
-        );
-    }
 }
 
 #[test]
