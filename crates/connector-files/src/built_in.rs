@@ -120,17 +120,18 @@ fn one_proxy<'a>(
     let Some(&(chosen, address)) = chosen else {
         return Ok(None);
     };
-    let wanted = [ADDRESS].into_iter().chain(SETTINGS);
-    let mut wanted = wanted.chain(CERTIFICATES);
-    let Some(file) = wanted.find(|name| !request.left_out.contains(*name)) else {
+    let about = [ADDRESS].into_iter().chain(SETTINGS).chain(CERTIFICATES);
+    let wanted = about.filter(|name| !request.left_out.contains(*name));
+    let wanted: Vec<_> = wanted.map(|name| format!("!{name}")).collect();
+    if wanted.is_empty() {
         return Ok(None);
-    };
+    }
     let (same, others): (Vec<_>, Vec<_>) = proxied.into_iter().partition(|(_, it)| *it == address);
     if let (FileConflict::Refuse, Some((other, _))) = (conflict, others.first()) {
         return Err(FilesError::Proxies {
             first: full_name(chosen, "/"),
             second: full_name(other, "/"),
-            file: file.to_owned(),
+            left_out: wanted.join(","),
         });
     }
     if !is_address(address) {
@@ -158,7 +159,8 @@ fn is_address(url: &str) -> bool {
     host.is_some_and(|host| !host.is_empty() && host.len() <= 300 && host.chars().all(is_plain))
 }
 
-fn full_name(connector: &Connector, separator: &str) -> String {
+/// A connector's namespace and name.
+pub(crate) fn full_name(connector: &Connector, separator: &str) -> String {
     let metadata = &connector.metadata;
     let text = |it: &Option<String>| it.clone().unwrap_or_default();
     format!(

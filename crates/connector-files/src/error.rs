@@ -1,11 +1,13 @@
 //! The errors of a request for files, or of the files.
 
+use connectors_api::quoted;
 use text_template::{TemplateParseError, TemplateRenderError};
 use thiserror::Error;
 
 use crate::limits::{MOST_BYTES, MOST_FILES};
 
-/// Why the attributes of a volume ask for no files that there can be.
+/// Why the attributes of a volume ask for no files that there can be. Each message names the attribute, what is written
+/// there, and what would be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FileRequestError {
     /// No name of a configuration or file.
@@ -14,14 +16,27 @@ pub enum FileRequestError {
     )]
     Name(String),
     /// Once is enough.
-    #[error("volume attribute `configuration.names` lists `{0}` twice")]
+    #[error("volume attribute `configuration.names` lists `{0}` twice: list it once")]
     Twice(String),
     /// Too many names.
-    #[error("volume attribute `configuration.names` lists more than {0} names")]
-    TooMany(usize),
+    #[error(
+        "volume attribute `configuration.names` cannot be `{list}`: it lists {count}, use at most {most}"
+    )]
+    TooMany {
+        /// The list.
+        list: String,
+        /// Its length.
+        count: usize,
+        /// The limit.
+        most: usize,
+    },
     /// No JSON.
-    #[error("volume attribute `configuration.params` is no JSON: line {line}, column {column}")]
+    #[error(
+        "volume attribute `configuration.params` cannot be `{value}`: line {line}, column {column} is no JSON; use {EXAMPLE}"
+    )]
     NotJson {
+        /// The text.
+        value: String,
         /// Counted from 1.
         line: usize,
         /// Counted from 1.
@@ -29,21 +44,38 @@ pub enum FileRequestError {
     },
     /// JSON of another form.
     #[error(
-        "volume attribute `configuration.params`: {0} must be {1}, as in {{\"docker\": {{\"registry\": \"eu\"}}}}"
+        "volume attribute `configuration.params`: {place} must be {wanted} and not `{value}`; use {EXAMPLE}"
     )]
-    Form(String, &'static str),
+    Form {
+        /// The place in the JSON.
+        place: String,
+        /// The form that is needed there.
+        wanted: &'static str,
+        /// The JSON that is there.
+        value: String,
+    },
     /// Parameters of a configuration that is not asked for.
     #[error(
-        "volume attribute `configuration.params` has values for `{0}`, which `configuration.names` does not list"
+        "volume attribute `configuration.params` has values for `{name}`, which `configuration.names` does not list: it lists {listed}"
     )]
-    NotListed(String),
+    NotListed {
+        /// The configuration.
+        name: String,
+        /// The configurations that are asked for.
+        listed: String,
+    },
 }
 
-/// Why there are no files. The messages quote no value and no token.
+/// The form of `configuration.params`.
+const EXAMPLE: &str = r#"an object of objects of texts, as in {"docker": {"registry": "eu"}}"#;
+
+/// Why there are no files. The messages quote no value of a parameter and no token.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FilesError {
     /// No class has the configuration.
-    #[error("no class of these connectors has a configuration `{name}`; they have {known}")]
+    #[error(
+        "volume attribute `configuration.names` cannot list `{name}`: no class of these connectors has a configuration `{name}`; they have {known}"
+    )]
     NoConfiguration {
         /// The requested configuration.
         name: String,
@@ -52,7 +84,7 @@ pub enum FilesError {
     },
     /// A value is needed.
     #[error(
-        "configuration `{configuration}` of class {class} needs a value of `{param}`: give it in the volume attribute `configuration.params`"
+        "configuration `{configuration}` of class {class} needs a value of `{param}`: give it in the volume attribute `configuration.params`, {EXAMPLE}"
     )]
     NoValue {
         /// The class.
@@ -64,7 +96,7 @@ pub enum FilesError {
     },
     /// A value of nothing.
     #[error(
-        "configuration `{configuration}` has no parameter `{param}`, which the volume attribute `configuration.params` gives a value; it has {known}"
+        "volume attribute `configuration.params` cannot give a value to `{param}`: configuration `{configuration}` has no parameter `{param}`; it has {known}"
     )]
     NoParam {
         /// The configuration.
@@ -74,14 +106,27 @@ pub enum FilesError {
         /// The existing parameters.
         known: String,
     },
+    /// The exclusion matches no file.
+    #[error(
+        "volume attribute `configuration.names` leaves out `{name}`, which is not among the files; they are {known}"
+    )]
+    NothingLeftOut {
+        /// As it was written.
+        name: String,
+        /// The existing files.
+        known: String,
+    },
+    /// A name is unknown, and the class that may know it is missing.
+    #[error("{unknown} (the class of connector {connector} does not exist, or cannot be read)")]
+    ClassMissing {
+        /// The unknown name.
+        unknown: Box<Self>,
+        /// The first connector without its class.
+        connector: String,
+    },
     /// A file that no volume has.
     #[error("`{0}` is no name of a file in a volume")]
     FileName(String),
-    /// The exclusion matches no file.
-    #[error(
-        "volume attribute `configuration.names` leaves out `{0}`, which is not among the files"
-    )]
-    NothingLeftOut(String),
     /// Two files of one name, of two classes.
     #[error(
         "`{file}` is written by class {first} and again by class {second}: leave one out with `!{first}/{file}` or `!{second}/{file}` in the volume attribute `configuration.names`"
@@ -115,15 +160,15 @@ pub enum FilesError {
     ProxyAddress(String),
     /// Two proxies, and files for one.
     #[error(
-        "connectors {first} and {second} have different proxies: use a volume for each, or leave out `!{file}`"
+        "connectors {first} and {second} have different proxies: use a volume for each, or add `{left_out}` to the volume attribute `configuration.names`"
     )]
     Proxies {
         /// The one connector.
         first: String,
         /// The other connector.
         second: String,
-        /// The first of the files about it.
-        file: String,
+        /// The exclusions without which the files about a proxy are made.
+        left_out: String,
     },
     /// A template of a class gives no file.
     #[error("class {class}, configuration `{configuration}`: {error}")]
@@ -139,6 +184,35 @@ pub enum FilesError {
     /// More than a volume takes.
     #[error("a volume takes {MOST_FILES} files of {MOST_BYTES} bytes in all, and these are more")]
     TooMuch,
+}
+
+impl FilesError {
+    /// True if the volume's attributes are at fault: they name what is not there, and all classes were there to be asked.
+    /// Any other fault may be that of a class or a connector.
+    #[must_use]
+    pub const fn is_of_attributes(&self) -> bool {
+        matches!(
+            self,
+            Self::NoConfiguration { .. } | Self::NoParam { .. } | Self::NothingLeftOut { .. }
+        )
+    }
+}
+
+/// Names in a message.
+const MOST_NAMES: usize = 10;
+
+/// The first of these names, for a message.
+pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.collect();
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let shown = names.iter().take(MOST_NAMES).map(|name| quoted(name));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MOST_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 /// Why a template gives no file.

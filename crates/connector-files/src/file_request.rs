@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use connectors_api::{
     names::is_dns_subdomain,
     pod_wish::attributes::{FILES, PARAMS},
-    quoted,
+    quoted, shortened,
 };
 use serde_json::Value;
 
-use crate::{error::FileRequestError, file_set::is_file_name};
+use crate::{
+    error::{FileRequestError, listed},
+    file_set::is_file_name,
+};
 
 /// The most names of a list.
 const MOST_NAMES: usize = 64;
@@ -43,23 +46,30 @@ impl FileRequest {
     /// Reads the volume attributes `configuration.names` and `configuration.params`.
     pub fn parse(names: Option<&str>, params: Option<&str>) -> Result<Self, FileRequestError> {
         let mut request = Self::default();
-        let names = names.unwrap_or_default();
-        let names: Vec<&str> = names.split(',').map(str::trim).collect();
+        let list = names.unwrap_or_default();
+        let names: Vec<&str> = list.split(',').map(str::trim).collect();
         if names.len() > MOST_NAMES {
-            return Err(FileRequestError::TooMany(MOST_NAMES));
+            return Err(FileRequestError::TooMany {
+                list: shortened(list),
+                count: names.len(),
+                most: MOST_NAMES,
+            });
         }
         let is_one_empty_name = names == [""];
         for name in names.into_iter().filter(|_| !is_one_empty_name) {
             if !request.add(name)? {
-                return Err(FileRequestError::Twice(quoted(name)));
+                return Err(FileRequestError::Twice(shortened(name)));
             }
         }
         if let Some(params) = params {
             request.params = read(params)?;
         }
-        let is_listed = |name: &&String| !request.configurations.contains(name);
-        match request.params.keys().find(is_listed) {
-            Some(name) => Err(FileRequestError::NotListed(quoted(name))),
+        let is_not_listed = |name: &&String| !request.configurations.contains(name);
+        match request.params.keys().find(is_not_listed) {
+            Some(name) => Err(FileRequestError::NotListed {
+                name: quoted(name),
+                listed: listed(request.configurations.iter().map(String::as_str)),
+            }),
             None => Ok(request),
         }
     }
@@ -72,7 +82,7 @@ impl FileRequest {
 
     /// False if the name was there before.
     fn add(&mut self, name: &str) -> Result<bool, FileRequestError> {
-        let wrong = || FileRequestError::Name(quoted(name));
+        let wrong = || FileRequestError::Name(shortened(name));
         let Some(left_out) = name.strip_prefix('!') else {
             if !is_configuration(name) {
                 return Err(wrong());
@@ -104,31 +114,39 @@ fn is_configuration(name: &str) -> bool {
 }
 
 fn read(params: &str) -> Result<Params, FileRequestError> {
-    let form = |place: String, what| FileRequestError::Form(place, what);
     let value: Value = serde_json::from_str(params).map_err(|error| FileRequestError::NotJson {
+        value: shortened(params),
         line: error.line(),
         column: error.column(),
     })?;
     let Value::Object(configurations) = value else {
-        return Err(form("it".to_owned(), "an object of configurations"));
+        return Err(form("it".to_owned(), "an object of configurations", &value));
     };
     let mut read = Params::new();
     for (configuration, values) in configurations {
         let Value::Object(values) = values else {
             let place = format!("`{}`", quoted(&configuration));
-            return Err(form(place, "an object of values"));
+            return Err(form(place, "an object of values", &values));
         };
         let mut texts = BTreeMap::new();
         for (param, value) in values {
             let Value::String(text) = value else {
                 let place = format!("`{}`.`{}`", quoted(&configuration), quoted(&param));
-                return Err(form(place, "a text"));
+                return Err(form(place, "a text", &value));
             };
             texts.insert(param, text);
         }
         read.insert(configuration, texts);
     }
     Ok(read)
+}
+
+fn form(place: String, wanted: &'static str, value: &Value) -> FileRequestError {
+    FileRequestError::Form {
+        place,
+        wanted,
+        value: shortened(&value.to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -188,7 +206,8 @@ mod tests {
             );
         }
         let many = vec!["x"; MOST_NAMES + 1].join(",");
-        assert_eq!(names(&many), Err(FileRequestError::TooMany(MOST_NAMES)));
+        let error = names(&many).unwrap_err().to_string();
+        assert!(error.contains("it lists 65, use at most 64"), "{error}");
     }
 
     #[test]
@@ -204,7 +223,10 @@ mod tests {
             ("[]", "it must be an object of configurations"),
             (r#"{"docker": []}"#, "`docker` must be an object of values"),
             (r#"{"docker": {"a": 1}}"#, "`docker`.`a` must be a text"),
-            (r#"{"other": {}}"#, "does not list"),
+            (
+                r#"{"other": {}}"#,
+                "`other`, which `configuration.names` does not list: it lists docker",
+            ),
         ] {
             let error = parse(bad).unwrap_err().to_string();
             assert!(error.contains(told), "{bad}: {error}");

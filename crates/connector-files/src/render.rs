@@ -1,14 +1,14 @@
 //! The whole set: built-in files, then those of the configurations that are asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::{ConnectorClass, connector_class::Configuration, quoted};
 use serde_json::{Map, Value, json};
 use text_template::{MissingKey, TextTemplate};
 
 use crate::{
-    built_in::{self, BUILT_IN, proxy_address, proxy_certificates},
-    error::{FileTemplateError, FilesError},
+    built_in::{self, BUILT_IN, full_name, proxy_address, proxy_certificates},
+    error::{FileTemplateError, FilesError, listed},
     file_request::FileRequest,
     file_set::FileSet,
     limits::{MOST_FILES, MOST_STEPS, MOST_STEPS_OF_ONE, template_limits},
@@ -19,8 +19,6 @@ use crate::{
 const TOKEN: &str = "(token)";
 /// Go's output for a missing value, also by `printf` and within HTML.
 const NO_VALUES: [&str; 4] = ["<no value>", "(<nil>)", "&lt;no value&gt;", "(&lt;nil&gt;)"];
-/// Names in a message.
-const MOST_NAMES: usize = 10;
 
 /// A class, and the connectors of it.
 struct ClassTools<'a> {
@@ -37,7 +35,7 @@ pub fn render(
 ) -> Result<FileSet, FilesError> {
     let mut files = built_in::files(request, tools, context)?;
     let classes = classes(tools);
-    every_name_is_known(request, &classes)?;
+    every_name_is_known(request, &classes).map_err(|error| unknown(error, request, tools))?;
     let steps = steps_of_one(request, &classes)?;
     let mut written_by: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
     // Whatever the order of the configurations, a class replaces the files of the classes before it.
@@ -70,7 +68,6 @@ pub fn render(
             }
         }
     }
-    everything_left_out_is_known(request, &classes)?;
     Ok(files)
 }
 
@@ -99,7 +96,19 @@ fn configuration<'a>(class: &'a ConnectorClass, name: &str) -> Option<&'a Config
     class.spec.configurations.iter().find(|it| it.name == name)
 }
 
-/// A name of a configuration or parameter that no class has is a misspelt one.
+/// The error of an unknown name. A class that is missing might know it.
+fn unknown(error: FilesError, request: &FileRequest, tools: &[Tool<'_>]) -> FilesError {
+    let without_class = tools.iter().find(|it| it.class.is_none());
+    match without_class.filter(|_| request.needs_classes()) {
+        Some(tool) => FilesError::ClassMissing {
+            unknown: Box::new(error),
+            connector: full_name(tool.connector, "/"),
+        },
+        None => error,
+    }
+}
+
+/// A name of a configuration, a parameter or a file that no class has is a misspelt one.
 fn every_name_is_known(
     request: &FileRequest,
     classes: &[ClassTools<'_>],
@@ -114,7 +123,7 @@ fn every_name_is_known(
         }
         no_other_params(request, name, &found)?;
     }
-    Ok(())
+    everything_left_out_is_known(request, classes)
 }
 
 fn no_configuration(name: &str, classes: &[ClassTools<'_>]) -> FilesError {
@@ -122,19 +131,6 @@ fn no_configuration(name: &str, classes: &[ClassTools<'_>]) -> FilesError {
     FilesError::NoConfiguration {
         name: name.to_owned(),
         known: listed(all.map(|it| it.name.as_str())),
-    }
-}
-
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<_> = names.collect();
-    if names.is_empty() {
-        return "none".to_owned();
-    }
-    let shown = names.iter().take(MOST_NAMES).copied();
-    let shown = shown.collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MOST_NAMES) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
     }
 }
 
@@ -309,26 +305,35 @@ fn everything_left_out_is_known(
     request: &FileRequest,
     classes: &[ClassTools<'_>],
 ) -> Result<(), FilesError> {
-    let writes = |class: &ClassTools<'_>, file: &str| {
+    let mut written = BTreeSet::new();
+    for class in classes {
         let configurations = class.class.spec.configurations.iter();
-        let mut asked = configurations.filter(|it| request.configurations.contains(&it.name));
-        asked.any(|it| it.data.contains_key(file))
-    };
-    let unknown = request.left_out.iter().find(|file| {
-        !BUILT_IN.contains(&file.as_str()) && !classes.iter().any(|class| writes(class, file))
-    });
-    if let Some(file) = unknown {
-        return Err(FilesError::NothingLeftOut(format!("!{file}")));
+        let asked = configurations.filter(|it| request.configurations.contains(&it.name));
+        written.extend(asked.flat_map(|it| it.data.keys().map(|file| (class.name, file.as_str()))));
     }
-    let unknown = request.left_out_of_class.iter().find(|(class, file)| {
-        !classes
+    let of_any = |file: &str| written.iter().any(|(_, it)| *it == file);
+    let left_out = &mut request.left_out.iter();
+    if let Some(file) = left_out.find(|it| !BUILT_IN.contains(&it.as_str()) && !of_any(it)) {
+        let names: BTreeSet<_> = written.iter().map(|(_, file)| *file).collect();
+        return Err(FilesError::NothingLeftOut {
+            name: format!("!{file}"),
+            known: listed(names.into_iter().chain(BUILT_IN)),
+        });
+    }
+    let left_out = &mut request.left_out_of_class.iter();
+    if let Some((class, file)) =
+        left_out.find(|(class, file)| !written.contains(&(class.as_str(), file.as_str())))
+    {
+        let names = written
             .iter()
-            .any(|it| it.name == class && writes(it, file))
-    });
-    match unknown {
-        Some((class, file)) => Err(FilesError::NothingLeftOut(format!("!{class}/{file}"))),
-        None => Ok(()),
+            .map(|(class, file)| format!("{class}/{file}"));
+        let names: Vec<_> = names.collect();
+        return Err(FilesError::NothingLeftOut {
+            name: format!("!{class}/{file}"),
+            known: listed(names.iter().map(String::as_str)),
+        });
     }
+    Ok(())
 }
 
 #[cfg(test)]

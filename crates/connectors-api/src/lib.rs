@@ -83,5 +83,5 @@ pub use hex::hex;
 pub use namespace_keys::NamespaceKeys;
 pub use permission::Permission;
 pub use pod_wish::{ConnectorKey, PodIdentity};
-pub use quoted::quoted;
+pub use quoted::{quoted, shortened};
 pub use selector::LabelSelector;

@@ -10,8 +10,8 @@ mod volumes;
 use std::fmt;
 
 pub use attributes::{
-    ATTRIBUTES, KnownAttribute, LONGEST_ATTRIBUTES, MOST_CONNECTORS, VolumeAttributes, WishError,
-    connector,
+    ATTRIBUTES, KnownAttribute, LONGEST_ATTRIBUTES, MOST_CONNECTORS, NoConnector, VolumeAttributes,
+    WishError, connector,
 };
 pub use request::{asks_the_same, request};
 pub use volumes::{MOST_WANTED, VolumeTextError, Wanted, is_ours, wanted};

@@ -161,7 +161,10 @@ impl PublishError {
     pub(crate) const fn code(&self) -> Code {
         match self {
             Self::Volume(_) => Code::InvalidArgument,
+            Self::Files(error) if error.is_of_attributes() => Code::InvalidArgument,
             Self::Caller(_) => Code::Unauthenticated,
+            // The fault of other files may be that of a class or a connector: a class is missing, has a template without a
+            // result, gives a parameter no default, or writes what another one writes.
             Self::Driver(_) | Self::NoAddress { .. } | Self::Files(_) => Code::FailedPrecondition,
             Self::Waiting { .. }
             | Self::Denied(_)
@@ -284,6 +287,47 @@ mod tests {
         ConnectorKey {
             namespace: "tools".to_owned(),
             name: "harbor".to_owned(),
+        }
+    }
+
+    /// Where a class may be at fault, the attributes may be as they should.
+    #[test]
+    fn a_name_that_no_class_knows_is_invalid_and_any_other_fault_of_files_is_not() {
+        let text = || "x".to_owned();
+        let unknown = || FilesError::NoConfiguration {
+            name: text(),
+            known: text(),
+        };
+        let missing = FilesError::ClassMissing {
+            unknown: Box::new(unknown()),
+            connector: text(),
+        };
+        let no_value = FilesError::NoValue {
+            class: text(),
+            configuration: text(),
+            param: text(),
+        };
+        let no_param = FilesError::NoParam {
+            configuration: text(),
+            param: text(),
+            known: text(),
+        };
+        let nothing_left_out = FilesError::NothingLeftOut {
+            name: text(),
+            known: text(),
+        };
+        for (error, code) in [
+            (unknown(), Code::InvalidArgument),
+            (no_param, Code::InvalidArgument),
+            (nothing_left_out, Code::InvalidArgument),
+            (missing, Code::FailedPrecondition),
+            (no_value, Code::FailedPrecondition),
+            (FilesError::TooMuch, Code::FailedPrecondition),
+            (FilesError::FileName(text()), Code::FailedPrecondition),
+        ] {
+            let error = PublishError::Files(error);
+            assert_eq!(error.code(), code, "{error}");
+            assert!(error.is_final(), "{error}");
         }
     }
 

@@ -16,6 +16,7 @@ use connector_files::FileRequest;
 use connectors_api::{
     AccessRequest, ConnectorKey, Permission, PodIdentity,
     pod_wish::{self, LONGEST_ATTRIBUTES, VolumeAttributes, attributes::VolumeOptions},
+    shortened,
 };
 use jiff::Timestamp;
 use thiserror::Error;
@@ -58,13 +59,16 @@ pub(crate) struct ProxyTokens {
 }
 
 impl ProxyTokens {
-    /// Whether a new token lives as long as a pod wants.
-    fn live(&self, wanted: Duration) -> Result<(), AttributeError> {
+    /// Whether a new token lives as long as a pod wants. The text is that of the attribute.
+    fn live(&self, wanted: Duration, written: &str) -> Result<(), AttributeError> {
         if self.audience.is_none() {
-            return Err(AttributeError::NoTokens);
+            return Err(AttributeError::NoTokens(shortened(written)));
         }
         if wanted > self.lifetime {
-            return Err(AttributeError::TokensLive(self.lifetime.as_secs() / 60));
+            return Err(AttributeError::TokensLive {
+                wanted: shortened(written),
+                minutes: self.lifetime.as_secs() / 60,
+            });
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ fn connector(name: &str, class: &str, proxy: Option<&str>) -> Connector {
 const PEM: &str = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n";
 
 /// Leaves out every file about a proxy.
-const ABOUT_A_PROXY: &str = "!connector.status.proxyAddress,!.env,!http.proxy,!https.proxy,!.curlrc,!ca.crt,!context.proxy.caCert";
+const ABOUT_A_PROXY: &str = "!connector.status.proxyAddress,!.env,!http.proxy,!https.proxy,!.curlrc,!context.proxy.caCert,!ca.crt";
 
 /// A class with one configuration.
 fn class(name: &str, configuration: &Value) -> ConnectorClass {
@@ -145,6 +145,15 @@ fn different_proxies_are_refused_unless_their_files_are_left_out() {
         error.contains("tools/a and tools/b have different proxies"),
         "{error}"
     );
+    assert!(error.contains(ABOUT_A_PROXY), "{error}");
+    volume.names = "!.env,!http.proxy,!https.proxy,!.curlrc,!ca.crt,!context.proxy.caCert";
+    let error = volume.files().unwrap_err().to_string();
+    assert!(
+        error.ends_with(
+            "add `!connector.status.proxyAddress` to the volume attribute `configuration.names`"
+        ),
+        "{error}"
+    );
     volume.names = ABOUT_A_PROXY;
     assert_eq!(volume.names(), ["context.token"]);
 }
@@ -226,43 +235,86 @@ fn what_nobody_declares_is_refused_with_what_there_is() {
     let configuration = json!({
         "name": "docker", "data": {"f": ""}, "params": [{"name": "registry"}, {"name": "mirror", "default": ""}],
     });
-    for (names, params, told) in [
+    let registry = r#"{"docker": {"registry": ""}}"#;
+    let misspelt = r#"{"docker": {"registry": "", "x": ""}}"#;
+    // The names, the parameters, whether the attributes alone are at fault, and the parts of the text.
+    for (names, params, of_attributes, told) in [
         (
             "dcoker",
             "{}",
-            "has a configuration `dcoker`; they have docker",
-        ),
-        ("docker", "{}", "needs a value of `registry`"),
-        (
-            "docker",
-            r#"{"docker": {"registry": "", "x": ""}}"#,
-            "no parameter `x`",
+            true,
+            [
+                "`configuration.names` cannot list `dcoker`",
+                "has a configuration `dcoker`; they have docker",
+            ],
         ),
         (
             "docker",
-            r#"{"docker": {"registry": "", "x": ""}}"#,
-            "it has registry, mirror",
+            "{}",
+            false,
+            [
+                "needs a value of `registry`",
+                r#"`configuration.params`, an object of objects of texts, as in {"docker": {"registry": "eu"}}"#,
+            ],
+        ),
+        (
+            "docker",
+            misspelt,
+            true,
+            [
+                "`configuration.params` cannot give a value to `x`",
+                "no parameter `x`; it has registry, mirror",
+            ],
         ),
         (
             "docker,!g",
-            r#"{"docker": {"registry": ""}}"#,
-            "leaves out `!g`",
+            registry,
+            true,
+            [
+                "`configuration.names` leaves out `!g`",
+                "they are f, context.token, context.proxy.caCert,",
+            ],
         ),
         (
             "docker,!git/f",
-            r#"{"docker": {"registry": ""}}"#,
-            "leaves out `!git/f`",
+            registry,
+            true,
+            [
+                "`configuration.names` leaves out `!git/f`",
+                "they are oci/f",
+            ],
         ),
     ] {
         let mut volume = Volume::with(&configuration, names);
         volume.params = params;
-        let error = volume.files().unwrap_err().to_string();
-        assert!(error.contains(told), "{names}: {error}");
+        let error = volume.files().unwrap_err();
+        assert_eq!(error.is_of_attributes(), of_attributes, "{names}: {error}");
+        for part in told {
+            let error = error.to_string();
+            assert!(error.contains(part), "{part} is not in: {error}");
+        }
     }
-    let mut without_class = Volume::of(vec![(connector("harbor", "oci", None), None)]);
-    without_class.names = "docker";
-    let error = without_class.files().unwrap_err().to_string();
-    assert!(error.contains("they have none"), "{error}");
+}
+
+#[test]
+fn a_class_that_is_missing_may_know_the_name() {
+    let mut volume = Volume::with(&one_file("docker", "f", ""), "dcoker");
+    volume
+        .connectors
+        .push((connector("maven", "mvn", None), None));
+    let error = volume.files().unwrap_err();
+    assert!(!error.is_of_attributes(), "{error}");
+    let told =
+        "they have docker (the class of connector tools/maven does not exist, or cannot be read)";
+    assert!(error.to_string().contains(told), "{error}");
+    volume.names = "docker";
+    assert!(volume.files().is_ok());
+    // No class is read for this.
+    let mut built_in = Volume::of(vec![(connector("harbor", "oci", None), None)]);
+    built_in.names = "!g";
+    let error = built_in.files().unwrap_err();
+    assert!(error.is_of_attributes(), "{error}");
+    assert!(!error.to_string().contains("the class of"), "{error}");
 }
 
 #[test]

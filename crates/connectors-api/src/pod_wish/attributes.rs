@@ -8,7 +8,7 @@ use super::ConnectorKey;
 use crate::{
     Permission,
     names::{is_dns_label, is_dns_subdomain},
-    quoted,
+    quoted, shortened,
 };
 
 /// A volume of more would hold its pod for the slowest of too many approvals.
@@ -138,10 +138,11 @@ impl OnRejected {
     }
 }
 
-/// The mistake in the attributes.
+/// The mistake in the attributes. Each message names the attribute, what is written there, and what would be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WishError {
-    /// An attribute that does nothing here.
+    /// An attribute that does nothing here. Its value is not at fault, and may be anything: a password that was meant for
+    /// other software.
     #[error("volume attribute `{name}` is unknown: {hint}")]
     Unknown {
         /// As it was written.
@@ -154,34 +155,63 @@ pub enum WishError {
         "volume attribute `connectors` is missing: list connectors as `namespace/name` or `name`"
     )]
     NoConnectors,
-    /// No name.
+    /// No name in the list.
     #[error(
-        "`{0}` is not a connector: use `namespace/name`, or `name` for one of the pod's namespace"
+        "volume attribute `connectors` cannot list `{0}`: use `namespace/name`, or `name` for one of the pod's namespace"
     )]
     Connector(String),
     /// Once is enough.
-    #[error("connector {0} is listed twice")]
+    #[error("volume attribute `connectors` lists `{0}` twice: list it once")]
     Twice(String),
     /// Too many.
-    #[error("more than {MOST_CONNECTORS} connectors in one volume: use several volumes")]
-    TooMany,
+    #[error(
+        "volume attribute `connectors` cannot be `{list}`: it lists {count}, use at most {MOST_CONNECTORS} in one volume"
+    )]
+    TooMany {
+        /// The list.
+        list: String,
+        /// Its length.
+        count: usize,
+    },
     /// No permission.
     #[error("volume attribute `permission` cannot be `{0}`: use apis or proxy")]
     Permission(String),
     /// Neither of both.
     #[error("volume attribute `onRejected` cannot be `{0}`: use Fail or ErrorFile")]
     OnRejected(String),
+    /// No name.
+    #[error(
+        "volume attribute `connector.name` cannot be `{0}`: use the name of a connector, without its namespace"
+    )]
+    Name(String),
+    /// No namespace.
+    #[error(
+        "volume attribute `connector.namespace` cannot be `{0}`: use the name of a namespace, or leave it out for the pod's own"
+    )]
+    Namespace(String),
     /// Both ways at once.
     #[error(
-        "volume attributes `connectors` and `{0}` exclude each other: `connectors` is the newer one"
+        "volume attributes `connectors: {list}` and `{older}: {value}` exclude each other: use `connectors` alone, which is the newer one"
     )]
-    BothWays(&'static str),
+    BothWays {
+        /// The list.
+        list: String,
+        /// The older attribute.
+        older: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// A namespace of no name.
     #[error(
-        "volume attribute `connector.namespace` needs `connector.name` beside it; or use `connectors`"
+        "volume attribute `connector.namespace` cannot be `{0}` alone: write `connector.name` beside it, or use `connectors`"
     )]
-    NamespaceAlone,
+    NamespaceAlone(String),
 }
+
+/// A text that names no connector, with what would.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is not a connector: use `namespace/name`, or `name` for one of the pod's namespace")]
+pub struct NoConnector(String);
 
 impl VolumeAttributes {
     /// Parses the attributes of a pod in this namespace.
@@ -205,14 +235,13 @@ impl VolumeAttributes {
         }
         let permission = match written.get(PERMISSION) {
             None => Permission::default(),
-            Some(word) => {
-                Permission::from_segment(word).ok_or_else(|| WishError::Permission(quoted(word)))?
-            }
+            Some(word) => Permission::from_segment(word)
+                .ok_or_else(|| WishError::Permission(shortened(word)))?,
         };
         let on_rejected = match written.get(ON_REJECTED) {
             None => OnRejected::default(),
             Some(word) => {
-                OnRejected::from_word(word).ok_or_else(|| WishError::OnRejected(quoted(word)))?
+                OnRejected::from_word(word).ok_or_else(|| WishError::OnRejected(shortened(word)))?
             }
         };
         Ok(Self {
@@ -227,34 +256,46 @@ impl VolumeAttributes {
 fn named(namespace: &str, written: &BTreeMap<&str, &str>) -> Result<Vec<ConnectorKey>, WishError> {
     let older = [NAME, NAMESPACE]
         .into_iter()
-        .find(|name| written.contains_key(*name));
+        .find_map(|name| Some((name, *written.get(name)?)));
     match (written.get(CONNECTORS), older) {
-        (Some(_), Some(older)) => Err(WishError::BothWays(older)),
+        (Some(list), Some((older, value))) => Err(WishError::BothWays {
+            list: shortened(list),
+            older,
+            value: shortened(value),
+        }),
         (Some(list), None) => listed(namespace, list),
         (None, None) => Err(WishError::NoConnectors),
-        (None, Some(_)) => {
-            let name = written.get(NAME).ok_or(WishError::NamespaceAlone)?;
+        (None, Some((_, first))) => {
+            let Some(name) = written.get(NAME) else {
+                return Err(WishError::NamespaceAlone(shortened(first)));
+            };
             let namespace = written.get(NAMESPACE).copied().unwrap_or(namespace);
-            if name.contains('/') {
-                return Err(WishError::Connector(quoted(name)));
-            }
-            Ok(vec![connector(namespace, name.trim())?])
+            Ok(vec![older_form(namespace, name)?])
         }
     }
 }
 
-fn listed(namespace: &str, list: &str) -> Result<Vec<ConnectorKey>, WishError> {
-    if list.trim().is_empty() {
-        return Err(WishError::NoConnectors);
+fn older_form(namespace: &str, name: &str) -> Result<ConnectorKey, WishError> {
+    if !is_dns_subdomain(name.trim()) {
+        return Err(WishError::Name(shortened(name)));
     }
+    connector(namespace, name.trim()).map_err(|_| WishError::Namespace(shortened(namespace)))
+}
+
+fn listed(namespace: &str, list: &str) -> Result<Vec<ConnectorKey>, WishError> {
     let mut connectors: Vec<ConnectorKey> = Vec::new();
-    for item in list.split(',') {
-        let connector = connector(namespace, item.trim())?;
+    let items = list.split(',').map(str::trim);
+    for item in items.clone() {
+        let connector = connector(namespace, item);
+        let connector = connector.map_err(|_| WishError::Connector(shortened(item)))?;
         if connectors.contains(&connector) {
             return Err(WishError::Twice(connector.to_string()));
         }
         if connectors.len() == MOST_CONNECTORS {
-            return Err(WishError::TooMany);
+            return Err(WishError::TooMany {
+                list: shortened(list),
+                count: items.count(),
+            });
         }
         connectors.push(connector);
     }
@@ -262,10 +303,10 @@ fn listed(namespace: &str, list: &str) -> Result<Vec<ConnectorKey>, WishError> {
 }
 
 /// A connector as it is written: `namespace/name`, or `name` for one of this namespace.
-pub fn connector(namespace: &str, item: &str) -> Result<ConnectorKey, WishError> {
+pub fn connector(namespace: &str, item: &str) -> Result<ConnectorKey, NoConnector> {
     let (namespace, name) = item.split_once('/').unwrap_or((namespace, item));
     if !is_dns_label(namespace) || !is_dns_subdomain(name) {
-        return Err(WishError::Connector(quoted(item)));
+        return Err(NoConnector(shortened(item)));
     }
     Ok(ConnectorKey {
         namespace: namespace.to_owned(),
@@ -321,7 +362,7 @@ mod tests {
         }
         assert_eq!(
             connectors("harbor,shop/harbor").unwrap_err(),
-            "connector shop/harbor is listed twice"
+            "volume attribute `connectors` lists `shop/harbor` twice: list it once"
         );
         let list = |count: usize| {
             let names: Vec<_> = (0..count).map(|n| format!("c{n}")).collect();
@@ -330,7 +371,7 @@ mod tests {
         let most = connectors(&list(MOST_CONNECTORS)).unwrap();
         assert_eq!(most.len(), MOST_CONNECTORS);
         let more = connectors(&list(MOST_CONNECTORS + 1)).unwrap_err();
-        assert!(more.starts_with("more than 16"), "{more}");
+        assert!(more.contains("it lists 17, use at most 16"), "{more}");
     }
 
     #[test]
@@ -364,17 +405,27 @@ mod tests {
         assert_eq!(named.unwrap(), ["tools/harbor"]);
         assert_eq!(names(&[(name, "harbor")]).unwrap(), ["shop/harbor"]);
         for (fields, told) in [
-            (&[(namespace, "tools")][..], "needs `connector.name`"),
-            (&[(name, "a/b")], "`a/b` is not a connector"),
-            (&[(name, "")], "`` is not a connector"),
-            (&[(name, "a"), (namespace, "")], "`a` is not a connector"),
+            (
+                &[(namespace, "tools")][..],
+                "`tools` alone: write `connector.name`",
+            ),
+            (&[(name, "a/b")], "`connector.name` cannot be `a/b`"),
+            (&[(name, "")], "`connector.name` cannot be ``"),
+            (
+                &[(name, "a"), (namespace, "")],
+                "`connector.namespace` cannot be ``",
+            ),
+            (
+                &[(name, "a"), (namespace, "b/c")],
+                "`connector.namespace` cannot be `b/c`",
+            ),
             (
                 &[(name, "a"), ("connectors", "b")],
-                "`connectors` and `connector.name` exclude each other",
+                "`connectors: b` and `connector.name: a` exclude each other",
             ),
             (
                 &[(namespace, "a"), ("connectors", "b")],
-                "`connectors` and `connector.namespace` exclude each other",
+                "`connectors: b` and `connector.namespace: a` exclude each other",
             ),
             (&[], "`connectors` is missing"),
         ] {

@@ -7,7 +7,7 @@ use connector_files::{FileRequest, FileRequestError};
 use connectors_api::{
     PositiveDuration,
     pod_wish::{WishError, attributes::EXPIRATION},
-    quoted,
+    shortened,
 };
 use thiserror::Error;
 
@@ -17,7 +17,7 @@ use super::ProxyTokens;
 const SHORTEST: Duration = Duration::from_mins(10);
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// The fault of the attributes.
+/// The fault of the attributes. Each message names the attribute, what is written there, and what would be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum AttributeError {
     /// The connectors.
@@ -28,14 +28,19 @@ pub(crate) enum AttributeError {
     Expiration(String),
     /// There are no tokens.
     #[error(
-        "volume attribute `token.expiration`: pods get no token for a proxy here (chart value csiNode.proxyToken.audience)"
+        "volume attribute `token.expiration` cannot be `{0}`: pods get no token for a proxy here (chart value csiNode.proxyToken.audience); leave it out"
     )]
-    NoTokens,
+    NoTokens(String),
     /// The tokens do not live so long.
     #[error(
-        "volume attribute `token.expiration`: tokens live {0}m here (chart value csiNode.proxyToken.expirationSeconds), and are renewed before they end; ask for at most that"
+        "volume attribute `token.expiration` cannot be `{wanted}`: tokens live {minutes}m here (chart value csiNode.proxyToken.expirationSeconds), and are renewed before they end; use at most {minutes}m"
     )]
-    TokensLive(u64),
+    TokensLive {
+        /// The attribute.
+        wanted: String,
+        /// The life of a new token.
+        minutes: u64,
+    },
     /// The files.
     #[error(transparent)]
     Files(#[from] FileRequestError),
@@ -48,8 +53,8 @@ pub(super) fn parse_files(
     proxy: &ProxyTokens,
 ) -> Result<FileRequest, AttributeError> {
     let text = |name: &str| context.get(name).map(String::as_str);
-    if let Some(wanted) = text(EXPIRATION).map(expiration).transpose()? {
-        proxy.live(wanted)?;
+    if let Some(written) = text(EXPIRATION) {
+        proxy.live(expiration(written)?, written)?;
     }
     Ok(FileRequest::of_attributes(text)?)
 }
@@ -59,5 +64,5 @@ fn expiration(text: &str) -> Result<Duration, AttributeError> {
     let duration = duration.map(|it| it.get().unsigned_abs());
     duration
         .filter(|it| (SHORTEST..=LONGEST).contains(it))
-        .ok_or_else(|| AttributeError::Expiration(quoted(text)))
+        .ok_or_else(|| AttributeError::Expiration(shortened(text)))
 }

@@ -1,3 +1,5 @@
+mod mistakes;
+
 use std::path::Path;
 
 use connectors_api::pod_wish::{WishError, attributes::OnRejected};

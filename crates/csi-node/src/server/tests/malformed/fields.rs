@@ -321,13 +321,17 @@ fn attributes(calls: &mut Calls<'_>) {
     use Code::InvalidArgument;
     let many: Vec<_> = (0..17).map(|it| format!("c{it}")).collect();
     for (key, value, told) in [
-        ("connectors", "", "`connectors` is missing"),
-        ("connectors", "../../uid-2", "is not a connector"),
-        ("connectors", "tools/harbor/..", "is not a connector"),
-        ("connectors", "tools/harbor\0", "is not a connector"),
-        ("connectors", "tools/*", "is not a connector"),
-        ("connectors", "tools/harbor,tools/harbor", "is listed twice"),
-        ("connectors", &many.join(","), "more than 16 connectors"),
+        ("connectors", "", "`connectors` cannot list ``"),
+        ("connectors", "../../uid-2", "`connectors` cannot list"),
+        ("connectors", "tools/harbor/..", "`connectors` cannot list"),
+        ("connectors", "tools/harbor\0", "`connectors` cannot list"),
+        ("connectors", "tools/*", "`connectors` cannot list"),
+        (
+            "connectors",
+            "tools/harbor,tools/harbor",
+            "lists `tools/harbor` twice",
+        ),
+        ("connectors", &many.join(","), "it lists 17, use at most 16"),
         ("permission", "*", "`permission` cannot be"),
         ("connector.name", "harbor", "exclude each other"),
         ("csi.storage.k8s.io", "x", "is unknown"),
