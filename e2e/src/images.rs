@@ -150,7 +150,7 @@ pub enum Profile {
 }
 
 /// The packages of `deploy/images/Dockerfile`: their programs are optimized as a whole, which takes a minute or more each.
-const RELEASED: [&str; 14] = [
+const RELEASED: [&str; 12] = [
     "--release",
     "--bins",
     "--package",
@@ -162,10 +162,11 @@ const RELEASED: [&str; 14] = [
     "--package",
     "webhook",
     "--package",
-    "csi-node",
-    "--package",
     "workload",
 ];
+
+/// The static program of `deploy/images/Dockerfile`, for [`static_target`].
+const RELEASED_STATIC: [&str; 4] = ["--release", "--bins", "--package", "csi-node"];
 
 impl Profile {
     /// The selection of packages for cargo. In the dev profile services are built like the tests, so that no
@@ -181,14 +182,26 @@ impl Profile {
         }
     }
 
-    /// Where cargo puts our programs.
-    fn programs_dir(self) -> PathBuf {
-        target_dir().join(match self {
-            Self::Dev => "debug",
-            Self::Release => "release",
-        })
+    /// Where cargo puts the program of an image.
+    fn program(self, image: Image) -> PathBuf {
+        let dir = match (self, image) {
+            (Self::Dev, _) => PathBuf::from("debug"),
+            (Self::Release, Image::CsiNode) => Path::new(&static_target()).join("release"),
+            (Self::Release, _) => PathBuf::from("release"),
+        };
+        target_dir().join(dir).join(image.name())
     }
 }
+
+/// The target of static programs for this machine.
+#[must_use]
+pub fn static_target() -> String {
+    format!("{}-unknown-linux-musl", env::consts::ARCH)
+}
+
+/// The compiler for the little C in the dependencies of a static program, as a variable for cargo. That C calls no
+/// libc, so that the usual compiler serves.
+pub const STATIC_CC: (&str, &str) = ("TARGET_CC", "cc");
 
 /// Builds the programs of all images, and those of users and tests, with the cargo that runs us.
 pub fn build_programs() -> Result<(), ImageError> {
@@ -197,22 +210,28 @@ pub fn build_programs() -> Result<(), ImageError> {
 
 fn cargo_build(images: &[Image], profile: Profile) -> Result<(), ImageError> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    Tool::ending_with_us(cargo)
-        .dir(repository())
-        .without_env("CARGO_BUILD_TARGET")
-        .args(["build", "--locked"])
-        .args(profile.selection(images))
-        .args(["--target-dir".as_ref(), target_dir().as_os_str()])
-        .run()
-        .map_err(ImageError::Build)
+    let build = |selection: &[&str]| {
+        Tool::ending_with_us(&cargo)
+            .dir(repository())
+            .without_env("CARGO_BUILD_TARGET")
+            .args(["build", "--locked"])
+            .args(selection)
+            .args(["--target-dir".as_ref(), target_dir().as_os_str()])
+    };
+    let run = |tool: Tool| tool.run().map_err(ImageError::Build);
+    if profile == Profile::Release && images.contains(&Image::CsiNode) {
+        let (variable, compiler) = STATIC_CC;
+        let tool = build(&RELEASED_STATIC).args(["--target", &static_target()]);
+        run(tool.env(variable, compiler))?;
+    }
+    run(build(profile.selection(images)))
 }
 
 /// Builds the programs of some images, and makes an archive of each, or finds it made.
 pub fn build(images: &[Image], profile: Profile) -> Result<Vec<Archive>, ImageError> {
     cargo_build(images, profile)?;
-    let programs = profile.programs_dir();
     let archives = images.iter().map(|image| {
-        let stripped = stripped(&programs.join(image.name()))?;
+        let stripped = stripped(&profile.program(*image))?;
         make(*image, stripped.path())
     });
     archives.collect()
@@ -221,7 +240,7 @@ pub fn build(images: &[Image], profile: Profile) -> Result<Vec<Archive>, ImageEr
 /// Where cargo puts our programs of the dev profile.
 #[must_use]
 pub fn programs_dir() -> PathBuf {
-    Profile::Dev.programs_dir()
+    target_dir().join("debug")
 }
 
 /// Cargo runs in another directory than this process, and always builds for this machine.
@@ -355,13 +374,16 @@ mod tests {
     #[test]
     fn release_builds_are_those_of_the_dockerfile() {
         let file = fs::read_to_string(repository().join("deploy/images/Dockerfile")).unwrap();
-        let (_, build) = file.split_once("RUN cargo build ").unwrap();
-        let (build, _) = build.split_once("\n\n").unwrap();
-        let words = build.split_whitespace();
-        let words: Vec<_> = words
-            .filter(|it| !["\\", "--locked"].contains(it))
-            .collect();
-        assert_eq!(words, RELEASED);
+        let builds = file.split("cargo build ").skip(1).map(|build| {
+            let end = build.find("&&").or_else(|| build.find("\n\n"));
+            let words = build[..end.unwrap()].split_whitespace();
+            let words = words.filter(|it| !["\\", "--locked"].contains(it));
+            words.collect::<Vec<_>>()
+        });
+        let builds: Vec<_> = builds.collect();
+        let mut released_static = RELEASED_STATIC.to_vec();
+        released_static.splice(2..2, ["--target", "$target"]);
+        assert_eq!(builds, [RELEASED.to_vec(), released_static]);
     }
 
     #[test]

@@ -281,10 +281,9 @@ impl Program {
             cargo = cargo.env(variable, it);
         }
         if *is_static {
-            let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
-            // The C in its dependencies calls nothing of a libc, so that the usual compiler serves.
-            cargo = cargo.env("TARGET_CC", "cc");
-            which.extend(["--target".to_owned(), target]);
+            let (variable, compiler) = images::STATIC_CC;
+            cargo = cargo.env(variable, compiler);
+            which.extend(["--target".to_owned(), images::static_target()]);
         }
         Ok(cargo.args(bench).args(which).args(more).run()?)
     }
