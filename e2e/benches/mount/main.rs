@@ -74,6 +74,16 @@ impl Waiting {
         }
     }
 
+    /// The times from the creation of the pods to the first approval, and the number of waves. Where the kubelet calls
+    /// again and again, it doubles its pause up to two minutes, and each approval would wait for its next call.
+    fn waits(self) -> Vec<(Duration, usize)> {
+        let long = is_long_form().then_some(LONG_WAIT);
+        match self {
+            Self::AtMount | Self::AtGate => WAITS.into_iter().chain(long).collect(),
+            Self::Recalled => vec![(WAITS[0].0, 1)],
+        }
+    }
+
     /// True if a bound holds for the times after this wait. The kubelet decides when it calls again, and a held call ends
     /// after two minutes.
     fn is_bound(self, wait: Duration) -> bool {
@@ -107,8 +117,7 @@ fn main() -> ExitCode {
 
 /// The times of one way to wait.
 fn rows(pods: &Pods, waiting: Waiting, table: &mut Table) {
-    let long = is_long_form().then_some(LONG_WAIT);
-    for (wait, waves) in WAITS.into_iter().chain(long) {
+    for (wait, waves) in waiting.waits() {
         let (mut mounted, mut bare) = (Times::default(), Times::default());
         for number in 0..waves {
             eprintln!("{waiting:?}: wave {number} of {waves}, after {wait:?}");

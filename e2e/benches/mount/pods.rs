@@ -1,20 +1,12 @@
 //! The pods of this measurement, and when each of them runs.
 
-use std::collections::HashSet;
-use std::pin::pin;
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use e2e::api::kinds::{ACCESS_REQUEST, CONFIG_MAP, POD, SERVICE_ACCOUNT};
 use e2e::images::Image;
 use e2e::{ApiClient, Deadline, checker, poll};
-use futures::TryStreamExt;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use tokio::runtime::{Builder, Runtime};
 
 use crate::objects;
 use crate::support::place::Place;
@@ -23,20 +15,14 @@ use crate::support::place::Place;
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 const CLASS: &str = "bench-mount";
 
-/// The pods that were told to run.
-type Begun = Arc<(Mutex<HashSet<String>>, Condvar)>;
-
 pub(crate) struct Pods {
     pub(crate) api: ApiClient,
     namespace: String,
     image: String,
-    begun: Begun,
-    /// The watch runs in it.
-    _runtime: Runtime,
 }
 
 impl Pods {
-    /// The connector with its class and policy, and a watch of all pods.
+    /// The connector with its class and policy.
     pub(crate) fn new(place: &Place) -> Self {
         let api = ApiClient::connect(&place.kubeconfig, &place.namespace).unwrap();
         let account = (SERVICE_ACCOUNT, "default");
@@ -46,21 +32,10 @@ impl Pods {
         for object in [objects::connector(CLASS), objects::policy()] {
             api.apply(&object).unwrap();
         }
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let client = runtime.block_on(place.client());
-        let begun = Begun::default();
-        let pods = Api::namespaced(client, &place.namespace);
-        runtime.spawn(follow(pods, Arc::clone(&begun)));
         Self {
             api,
             namespace: place.namespace.clone(),
             image: Image::Workload.reference(),
-            begun,
-            _runtime: runtime,
         }
     }
 
@@ -106,11 +81,15 @@ impl Pods {
 
     /// Waits until the container of a pod runs.
     pub(crate) fn wait_until_running(&self, pod: &str) {
-        let (begun, told) = &*self.begun;
-        let waits = |begun: &mut HashSet<String>| !begun.contains(pod);
-        let begun = begun.lock().unwrap();
-        let (begun, _) = told.wait_timeout_while(begun, PATIENCE, waits).unwrap();
-        assert!(begun.contains(pod), "pod {pod} does not run");
+        let runs = |it: &Value| {
+            let state = |it: &Value| it["state"]["running"].is_object();
+            let containers = it["status"]["containerStatuses"].as_array();
+            containers.is_some_and(|it| it.iter().any(state))
+        };
+        let what = format!("pod {pod} to run");
+        self.api
+            .wait_for(&what, (POD, pod), PATIENCE, runs)
+            .unwrap();
     }
 
     /// The time from an event until the container of a pod wrote its first line. The kubelet tells the status of its
@@ -152,37 +131,4 @@ impl Pods {
             .unwrap();
         self.api.delete_all(CONFIG_MAP).unwrap();
     }
-}
-
-async fn follow(pods: Api<Pod>, begun: Begun) {
-    let one = ListParams::default().limit(1);
-    let listed = pods.list_metadata(&one).await.unwrap();
-    let mut version = listed.metadata.resource_version.unwrap_or_default();
-    loop {
-        // The API server ends a watch after some minutes.
-        let events = pods.watch(&WatchParams::default(), &version).await;
-        let mut events = pin!(events.unwrap());
-        while let Some(event) = events.try_next().await.unwrap() {
-            let (WatchEvent::Added(pod) | WatchEvent::Modified(pod)) = event else {
-                continue;
-            };
-            version = pod.resource_version().unwrap_or_default();
-            if !runs(&pod) {
-                continue;
-            }
-            let (known, told) = &*begun;
-            known.lock().unwrap().insert(pod.name_any());
-            told.notify_all();
-        }
-    }
-}
-
-fn runs(pod: &Pod) -> bool {
-    let status = pod.status.as_ref();
-    let containers = status.and_then(|it| it.container_statuses.as_ref());
-    let mut told = containers
-        .into_iter()
-        .flatten()
-        .filter_map(|it| it.state.as_ref());
-    told.any(|it| it.running.is_some())
 }
