@@ -43,23 +43,26 @@ pub async fn sweep(reconciler: &Reconciler) -> Result<Swept, ReconcileError> {
     for kind in GrantKind::ALL {
         managed.extend(reconciler.live.grants(kind, &ours()).await?);
     }
+    let mut of_requests: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (number, object) in managed.iter().enumerate() {
+        let uid = object.label(labels::ACCESS_REQUEST_UID).unwrap_or_default();
+        of_requests.entry(uid).or_default().push(number);
+    }
+    let mut described = BTreeSet::new();
+    let look = |request: Result<AccessRequest, _>| {
+        let request = request.ok()?;
+        let uid = request.metadata.uid.as_deref()?;
+        let now = (reconciler.clock)().wall;
+        let objects = of_requests.get(uid).into_iter().flatten().copied();
+        described.extend(objects.filter(|it| keep(&managed[*it], Some(&request), now)));
+        is_without_pod(reconciler, &request).then(|| Name::of(&request))
+    };
     // Read after the objects, because a request describes an object before that object is written.
-    let requests: BTreeMap<String, AccessRequest> = reconciler
-        .live
-        .requests()
-        .await?
-        .into_iter()
-        .filter_map(Result::ok)
-        .filter_map(|request| Some((request.metadata.uid.clone()?, request)))
-        .collect();
-    let now = (reconciler.clock)().wall;
-    let stray: BTreeSet<Name> = managed
-        .iter()
-        .filter(|object| {
-            let uid = object.label(labels::ACCESS_REQUEST_UID).unwrap_or_default();
-            !keep(object, requests.get(uid), now)
-        })
-        .map(|object| Name::in_metadata(&object.metadata))
+    let without_pod = reconciler.live.requests(look).await?;
+    let strays = managed.iter().enumerate();
+    let strays = strays.filter(|(number, _)| !described.contains(number));
+    let stray: BTreeSet<Name> = strays
+        .map(|(_, object)| Name::in_metadata(&object.metadata))
         .collect();
     let mut swept = Swept {
         managed: managed.len(),
@@ -86,7 +89,7 @@ pub async fn sweep(reconciler: &Reconciler) -> Result<Swept, ReconcileError> {
             swept.left += 1;
         }
     }
-    for name in without_pod(reconciler, requests.values()) {
+    for name in without_pod {
         reconciler.queue.wake(Job::Request(name), Urgency::Urgent);
     }
     reconciler
@@ -97,21 +100,15 @@ pub async fn sweep(reconciler: &Reconciler) -> Result<Swept, ReconcileError> {
     Ok(swept)
 }
 
-/// Requests with a grant whose pod is finished or gone. Their end may be missing in the status, because a write may
-/// have failed.
-fn without_pod<'a>(
-    reconciler: &Reconciler,
-    requests: impl Iterator<Item = &'a AccessRequest>,
-) -> Vec<Name> {
+/// True for a request with a grant whose pod is finished or gone. Its end may be missing in the status, because a write
+/// may have failed.
+fn is_without_pod(reconciler: &Reconciler, request: &AccessRequest) -> bool {
+    if !holds(request) {
+        return false;
+    }
     let state = reconciler.world.read();
-    let is_over = |request: &AccessRequest| {
-        let uid = request.spec.context.object_ref.uid.as_deref();
-        let pod = state.pods.get(&pod_of(request));
-        pod.filter(|it| Some(it.uid.as_str()) == uid)
-            .is_none_or(|it| it.facts.as_ref().is_some_and(|facts| facts.finished))
-    };
-    requests
-        .filter(|it| holds(it) && is_over(it))
-        .map(Name::of)
-        .collect()
+    let uid = request.spec.context.object_ref.uid.as_deref();
+    let pod = state.pods.get(&pod_of(request));
+    pod.filter(|it| Some(it.uid.as_str()) == uid)
+        .is_none_or(|it| it.facts.as_ref().is_some_and(|facts| facts.finished))
 }

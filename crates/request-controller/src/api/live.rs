@@ -126,27 +126,22 @@ impl Live {
     pub async fn policies<T: Send>(
         &self,
         namespace: &str,
-        mut keep: impl FnMut(Result<AccessPolicy, Box<Unreadable>>) -> Option<T> + Send,
+        keep: impl FnMut(Result<AccessPolicy, Box<Unreadable>>) -> Option<T> + Send,
     ) -> Result<Vec<T>, CallError> {
-        let api: Api<Guarded<AccessPolicy, Strict>> =
-            Api::namespaced(self.client.clone(), namespace);
+        let api = Api::namespaced(self.client.clone(), namespace);
         let call = format!("list accesspolicies in {namespace}");
-        let mut kept = Vec::new();
-        let mut pages = Pages::of(POLICY_PAGE, ListParams::default());
-        while let Some(page) = pages.next(&self.policy, &call, &api).await? {
-            kept.extend(
-                page.into_iter()
-                    .filter_map(|it| keep(it.object.map_err(Box::new))),
-            );
-        }
-        Ok(kept)
+        self.page_by_page(POLICY_PAGE, call, &api, keep).await
     }
 
-    /// Every request of the cluster.
-    pub async fn requests(&self) -> Result<Vec<Result<AccessRequest, Box<Unreadable>>>, CallError> {
-        let api: Api<Guarded<AccessRequest, Strict>> = Api::all(self.client.clone());
-        self.pages("list accessrequests", &api, ListParams::default())
-            .await
+    /// Lists the requests of the cluster and collects the results of `keep`. There may be thousands, so at most one
+    /// page of them is in memory.
+    pub async fn requests<T: Send>(
+        &self,
+        keep: impl FnMut(Result<AccessRequest, Box<Unreadable>>) -> Option<T> + Send,
+    ) -> Result<Vec<T>, CallError> {
+        let api = Api::all(self.client.clone());
+        let call = "list accessrequests".to_owned();
+        self.page_by_page(lists::PAGE, call, &api, keep).await
     }
 
     /// A Role or a RoleBinding.
@@ -269,19 +264,24 @@ impl Live {
         self.policy.call(call, || api.get_opt(&name.name)).await
     }
 
-    async fn pages<K, P>(
+    async fn page_by_page<K, T: Send>(
         &self,
-        call: impl std::fmt::Display,
-        api: &Api<Guarded<K, P>>,
-        params: ListParams,
-    ) -> Result<Vec<Result<K, Box<Unreadable>>>, CallError>
+        page: u32,
+        call: String,
+        api: &Api<Guarded<K, Strict>>,
+        mut keep: impl FnMut(Result<K, Box<Unreadable>>) -> Option<T> + Send,
+    ) -> Result<Vec<T>, CallError>
     where
-        K: Clone + Debug,
-        P: Parse<K>,
+        K: Clone + Debug + Send,
+        Strict: Parse<K>,
     {
-        let pages = lists::whole(&self.policy, call, api, params).await?;
-        let objects = pages.into_iter().map(|it| it.object.map_err(Box::new));
-        Ok(objects.collect())
+        let mut kept = Vec::new();
+        let mut pages = Pages::of(page, ListParams::default());
+        while let Some(page) = pages.next(&self.policy, &call, api).await? {
+            let objects = page.into_iter().map(|it| it.object.map_err(Box::new));
+            kept.extend(objects.filter_map(&mut keep));
+        }
+        Ok(kept)
     }
 }
 
@@ -367,7 +367,8 @@ mod tests {
                 assert_eq!(found.len(), count, "check objects");
                 let found = live.policies("tools", |it| Some(it.is_ok())).await;
                 assert_eq!(found.unwrap().len(), count, "policies");
-                assert_eq!(live.requests().await.unwrap().len(), count, "requests");
+                let found = live.requests(|it| Some(it.is_ok())).await;
+                assert_eq!(found.unwrap().len(), count, "requests");
                 for kind in [GrantKind::Role, GrantKind::RoleBinding] {
                     let found = live.grants(kind, "a=b").await.unwrap();
                     assert_eq!(found.len(), count, "{kind:?}");

@@ -10,6 +10,7 @@ mod guards;
 mod lineage;
 mod records;
 mod standing;
+mod sweeps;
 mod waits;
 
 use std::{sync::atomic::Ordering, time::Duration};

@@ -1,0 +1,98 @@
+//! A sweep over more requests than a page of the API server holds.
+
+use std::{convert::Infallible, time::Duration};
+
+use http::{Request, Response, StatusCode};
+use kube::{Client, client::Body};
+use serde_json::Value;
+use service_kit::retry::{Backoff, RetryPolicy};
+
+use crate::{
+    api::Live,
+    reconcile::Reconciler,
+    sweep::{Swept, sweep},
+    testing::Cluster,
+};
+
+const ONCE: RetryPolicy = RetryPolicy {
+    attempts: 1,
+    attempt: Duration::from_secs(3),
+    total: Duration::from_secs(3),
+    pauses: Backoff::new(Duration::from_millis(1), Duration::from_millis(2)),
+};
+
+/// The granted request of the cluster, and two others whose names put it on this page of three.
+async fn on_page(number: usize) -> Cluster {
+    let cluster = Cluster::granted().await;
+    let request = cluster.server.named("accessrequests", "request").unwrap();
+    for other in 0..2 {
+        let prefix = if other < number { "a" } else { "z" };
+        let name = format!("{prefix}{other}");
+        let mut other = request.clone();
+        other["metadata"]["name"] = name.as_str().into();
+        other["metadata"]["uid"] = name.as_str().into();
+        other.as_object_mut().unwrap().remove("status");
+        cluster.server.put("accessrequests", other);
+    }
+    cluster
+}
+
+/// A client whose API server puts each request on a page of its own, and answers from the `broken` page on with an error.
+fn one_by_one(cluster: &Cluster, broken: usize) -> Client {
+    let behind = cluster.server.client();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let behind = behind.clone();
+        async move {
+            let is_list = request.uri().path().ends_with("/accessrequests");
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let answer = behind.send(request).await.unwrap();
+            if !is_list {
+                return Ok::<_, Infallible>(answer);
+            }
+            let mut pairs = query.split('&').filter_map(|it| it.split_once('='));
+            let token = pairs.find(|(key, _)| *key == "continue");
+            let page = token.map_or(0, |(_, number)| number.parse::<usize>().unwrap());
+            if page >= broken {
+                let mut failed = Response::new(Body::empty());
+                *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+                return Ok(failed);
+            }
+            let whole = answer.into_body().collect_bytes().await.unwrap();
+            let mut list: Value = serde_json::from_slice(&whole).unwrap();
+            let items = list["items"].as_array_mut().unwrap();
+            items.sort_by_key(|it| it["metadata"]["name"].as_str().unwrap().to_owned());
+            let has_more = page + 1 < items.len();
+            *items = vec![items[page].take()];
+            if has_more {
+                list["metadata"]["continue"] = (page + 1).to_string().into();
+            }
+            Ok(Response::new(Body::from(list.to_string().into_bytes())))
+        }
+    });
+    Client::new(service, "default")
+}
+
+async fn swept(cluster: &Cluster, broken: usize) -> Option<Swept> {
+    let mut controller: Reconciler = cluster.controller();
+    controller.live = Live::new(one_by_one(cluster, broken), ONCE);
+    sweep(&controller).await.ok()
+}
+
+#[tokio::test]
+async fn what_the_requests_of_any_page_describe_stays() {
+    for page in 0..3 {
+        let cluster = on_page(page).await;
+        let swept = swept(&cluster, 3).await.unwrap();
+        assert_eq!((swept.managed, swept.removed), (2, 0), "page {page}");
+        assert_eq!(cluster.managed().len(), 2, "page {page}");
+    }
+}
+
+#[tokio::test]
+async fn without_one_of_the_pages_nothing_is_removed() {
+    for broken in 0..3 {
+        let cluster = on_page(2).await;
+        assert_eq!(swept(&cluster, broken).await, None, "page {broken}");
+        assert_eq!(cluster.managed().len(), 2, "page {broken}");
+    }
+}
