@@ -15,6 +15,7 @@ mod tests;
 use std::{panic::AssertUnwindSafe, path::Path, sync::Arc, time::Duration};
 
 use connector_files::FileConflict;
+use connectors_api::config::OnEnable;
 use futures::FutureExt;
 use service_kit::{report, shutdown::Stop};
 use thiserror::Error;
@@ -33,13 +34,13 @@ use crate::{
     error::{PublishError, Unreachable},
     evaluator::Evaluator,
     event_cache::EventCache,
-    exempt_volumes::ExemptVolumes,
     hold_quota::HoldQuota,
     kubernetes::Kubernetes,
     locks::{Lock, Locks},
     memory_quota::MemoryQuota,
     metrics::Metrics,
     mounter::{FoundVolume, Linux, MountError, Mounter, OnDisk},
+    noted_volumes::NotedVolumes,
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
     request_quota::RequestQuota,
     switch::{DriverObject, Switch},
@@ -95,8 +96,11 @@ pub(crate) struct Driver<E, K, M> {
     pub(crate) memory: MemoryQuota,
     /// The permits for rendering files, which occupies a processor.
     pub(crate) renders: Arc<Semaphore>,
-    /// Volumes that have content without a permission.
-    pub(crate) kept: ExemptVolumes,
+    /// Volumes that were mounted while mounts were not gated. They keep their content without a permission since mounts
+    /// are gated.
+    pub(crate) kept: NotedVolumes<OnEnable>,
+    /// Volumes whose newer content cannot be made, each with the word of the error.
+    pub(crate) outdated: NotedVolumes<&'static str>,
     pub(crate) locks: Locks,
 }
 
@@ -220,6 +224,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     /// Nothing is left of a volume.
     fn gone(&self, place: &VolumePath) {
         self.kept.forget(place);
+        self.outdated.forget(place);
         self.digests.forget(place);
         self.memory.forget(place);
     }

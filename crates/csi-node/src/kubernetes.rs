@@ -47,6 +47,8 @@ told_words! {
         MountedWhileOff,
         /// Access was finally refused, and the volume contains only an error.
         MountedErrorFile,
+        /// Newer content of the volume cannot be made, and the older content stays.
+        VolumeOutdated,
     }
 }
 
@@ -60,7 +62,8 @@ impl EventWord {
             | Self::AccessUnusable
             | Self::AccessRevoked
             | Self::MountedWhileOff
-            | Self::MountedErrorFile => true,
+            | Self::MountedErrorFile
+            | Self::VolumeOutdated => true,
         }
     }
 }

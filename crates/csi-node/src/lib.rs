@@ -19,7 +19,6 @@ mod error;
 mod error_file;
 mod evaluator;
 mod event_cache;
-mod exempt_volumes;
 mod hold_quota;
 #[cfg(test)]
 mod killed;
@@ -28,6 +27,7 @@ mod locks;
 mod memory_quota;
 mod metrics;
 mod mounter;
+mod noted_volumes;
 #[cfg(test)]
 mod oracle;
 mod refusal;

@@ -77,6 +77,11 @@ families! {
             "connectors_mount_kept",
             "Volumes that were mounted while approvals were off and have content without a permission"
         ),
+        /// Volumes whose newer content cannot be made.
+        pub(crate) outdated: gauge(
+            "connectors_mount_outdated",
+            "Volumes whose newer content could not be made at the latest call, and whose older content stays"
+        ),
         /// The memory of all volumes.
         pub(crate) memory: gauge(
             "connectors_mount_volume_bytes",

@@ -29,13 +29,13 @@ use crate::{
     content_digests::ContentDigests,
     driver::{Driver, RENDERS, Settings},
     event_cache::EventCache,
-    exempt_volumes::ExemptVolumes,
     hold_quota::{HoldLimits, HoldQuota},
     kubernetes::Live,
     locks::Locks,
     memory_quota::{MemoryLimits, MemoryQuota},
     metrics::{Metrics, SwitchMetrics},
     mounter::Linux,
+    noted_volumes::NotedVolumes,
     request_quota::RequestQuota,
     server::{DriverIdentity, DriverNode, Registered, Registrar, serve_csi, serve_registration},
     switch::{DriverObject, Switch, check_driver, follow_config},
@@ -47,7 +47,7 @@ use crate::{
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// The requests to the API server at a time. All pods of a node may ask at once, when it starts.
-const REQUESTS: usize = 64;
+const REQUESTS: usize = 32;
 
 /// The kubelet does not want the driver. A restart registers anew.
 #[derive(Clone, Copy, Debug, Error)]
@@ -85,7 +85,8 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         mounter: Arc::new(Linux::new(&driver_name)),
         switch: process.switch()?,
         object: process.driver_object(kubernetes.clone(), driver_name.clone()),
-        kept: ExemptVolumes::new(metrics.kept.clone()),
+        kept: NotedVolumes::new(metrics.kept.clone()),
+        outdated: NotedVolumes::new(metrics.outdated.clone()),
         digests: ContentDigests::default(),
         memory: MemoryQuota::new(
             MemoryLimits {

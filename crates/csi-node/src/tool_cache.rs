@@ -1,5 +1,5 @@
-//! Connectors and classes that were read lately. The kubelet's calls each minute do not read the same objects again
-//! for each volume of the node.
+//! Connectors and classes that were read a moment ago. The kubelet's calls for the volumes of a pod, or of pods that
+//! started together, do not read the same objects again.
 //!
 //! A first mount never uses it: its content was read during that very call.
 
@@ -9,8 +9,9 @@ use connectors_api::{Connector, ConnectorClass, ConnectorKey};
 use serde::Serialize;
 use service_kit::cache::{Bounds, Cache};
 
-/// The maximum age of an object for the renewal of a volume.
-pub(crate) const AGE: Duration = Duration::from_mins(1);
+/// The maximum age of an object for the renewal of a volume: much less than the time between two calls for a volume, so
+/// that nearly each change is delivered by the first call after it.
+pub(crate) const AGE: Duration = Duration::from_secs(10);
 /// The objects of a node with many pods. Further objects are read again.
 const BOUNDS: Bounds = Bounds {
     entries: 512,
@@ -86,11 +87,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_object_is_kept_for_a_minute_however_often_it_is_used() {
+    async fn an_object_is_kept_for_ten_seconds_however_often_it_is_used() {
         let cache = ToolCache::default();
         let key = key("tools/harbor");
         cache.put_connector(&key, &connector(0));
-        for _ in 0..59 {
+        for _ in 0..9 {
             tokio::time::advance(Duration::from_secs(1)).await;
             assert!(cache.connector(&key).is_some());
         }

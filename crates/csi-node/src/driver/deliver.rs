@@ -49,7 +49,7 @@ const RENDER_WAIT: Duration = Duration::from_secs(2);
 enum ToolSource {
     /// The API server, during this call.
     Live,
-    /// Also the objects that were read within the last minute.
+    /// Also the objects that were read a moment ago.
     Recent,
 }
 

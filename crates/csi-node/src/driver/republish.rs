@@ -15,6 +15,7 @@ use connectors_api::{ConnectorKey, config::OnEnable};
 use evaluation_api::access::{AccessAnswer, Decision, Requestable};
 use futures::future::join_all;
 use tokio::time::{Instant, sleep};
+use tonic::Code;
 use tracing::{info, warn};
 
 use super::{Driver, admit::ungated};
@@ -65,6 +66,9 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
         let act = self.act(place, &wish, emptied).await;
         if !matches!(act, Act::Leave | Act::Keep(..) | Act::Ask(_)) {
             self.kept.forget(place);
+        }
+        if !matches!(act, Act::Leave | Act::Fine) {
+            self.outdated.forget(place);
         }
         match act {
             Act::Refill(admitted) => {
@@ -219,8 +223,27 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
             Ok(false) => "unchanged",
             Err(_) => "failed",
         });
-        if let Err(error) = refreshed {
-            warn!(volume = place.volume_id(), %error, "the content cannot be renewed, and stays");
+        match refreshed {
+            Ok(_) => self.outdated.forget(place),
+            Err(error) => self.keeps_older(place, wish, &error),
+        }
+    }
+
+    /// The volume keeps its older content. The pod gets one event about each cause that does not pass by itself.
+    fn keeps_older(&self, place: &VolumePath, wish: &Wish, error: &PublishError) {
+        warn!(volume = place.volume_id(), %error, "the content cannot be renewed, and stays");
+        let is_news = self.outdated.is_news(place, error.as_str());
+        let passes = matches!(
+            error.code(),
+            Code::Unavailable | Code::Internal | Code::Aborted | Code::Cancelled
+        );
+        if is_news && !passes {
+            let note = format!(
+                "the volume keeps its older files, and their token is not renewed: {}",
+                error.text()
+            );
+            self.kubernetes
+                .tell(&wish.pod, EventWord::VolumeOutdated, note);
         }
     }
 

@@ -509,7 +509,7 @@ impl Life {
         assert_ne!(due, Due::Nothing, "{context}: {volume:?} has no access");
         let version = volume.is_whole(context);
         if due == Due::Content {
-            // A process that lives uses what it has read within a minute. A new one has read nothing.
+            // A process that lives uses what it has read for ten seconds. A new one has read nothing.
             assert!(self.has_changed || version == self.version, "{context}");
         }
         let is_newer = call == Call::Republish && version > volume.versions.0;

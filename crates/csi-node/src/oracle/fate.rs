@@ -335,7 +335,7 @@ impl Life {
         }
         self.advance(Duration::from_secs(5)).await;
         let (held, bare) = (self.node.process.held(), self.node.disk().is_bare());
-        if held != [0; 6] || !bare {
+        if held != [0; 7] || !bare {
             let problem = format!("after the removal of all: {held:?}, disk bare: {bare}");
             self.node.problems.push(problem);
         }

@@ -316,7 +316,7 @@ async fn cut_at(case: Case, cut: Cut, point: usize) -> bool {
     assert!(is_right, "{context}: {state:?}");
     let last = scene.unpublish();
     scene.done(last).await;
-    assert_eq!(scene.node.process.held(), [0; 6], "{context}");
+    assert_eq!(scene.node.process.held(), [0; 7], "{context}");
     assert!(scene.node.disk().is_bare(), "{context}");
     let verdict = scene.node.judged();
     assert!(

@@ -160,10 +160,11 @@ impl Process {
     }
 
     /// Entries of everything that has to be given back, and places that are taken.
-    pub(super) fn held(&self) -> [usize; 6] {
+    pub(super) fn held(&self) -> [usize; 7] {
         let Driver {
             holds,
             kept,
+            outdated,
             asked,
             locks,
             digests,
@@ -178,6 +179,7 @@ impl Process {
             asked.census(),
             digests.census(),
             memory.census(),
+            outdated.census(),
         ]
     }
 }

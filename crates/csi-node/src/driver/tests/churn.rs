@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     event_cache,
     testing::{FakeEvaluator, FakeKubernetes, FakeMounter, KUBELET, place_of, request_at},
+    tool_cache,
     volume::VolumePath,
 };
 
@@ -14,7 +15,7 @@ const TIME: Duration = Duration::from_hours(72);
 const WAYS: usize = 6;
 
 /// How many entries each map has. A new field does not compile uncounted.
-fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize; 9] {
+fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize; 10] {
     let Driver {
         settings: _,
         evaluator: _,
@@ -30,6 +31,7 @@ fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize
         tools,
         renders,
         kept,
+        outdated,
         digests,
         memory,
         locks,
@@ -38,6 +40,7 @@ fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize
         holds.census(),
         asked.census(),
         kept.census(),
+        outdated.census(),
         locks.census(),
         digests.census(),
         memory.census(),
@@ -86,6 +89,13 @@ async fn lives(world: &World, number: usize) {
             world.evaluator.says("tools/harbor", Some(standing()));
             world.kubernetes.cluster().standing = true;
             publish().await.unwrap().unwrap();
+            // Its files cannot be renewed.
+            let connectors = world.kubernetes.cluster().connectors.clone();
+            world.kubernetes.cluster().connectors.clear();
+            sleep(tool_cache::AGE).await;
+            publish().await.unwrap().unwrap();
+            assert_eq!(world.driver.outdated.census(), 1);
+            world.kubernetes.cluster().connectors = connectors;
             world.kubernetes.cluster().standing = false;
         }
         3 => {
@@ -134,7 +144,7 @@ async fn every_map_is_as_it_was_after_three_days_of_churn() {
     }
     assert!(pods > 1000 && most > 0, "{pods} pods, {most} entries");
     let after = census(&world.driver);
-    assert_eq!(after[..6], before[..6]);
+    assert_eq!(after[..7], before[..7]);
     // The latest notes are remembered, also those to pods that are gone.
-    assert!(after[6] <= event_cache::MOST, "{after:?}");
+    assert!(after[7] <= event_cache::MOST, "{after:?}");
 }

@@ -147,7 +147,7 @@ async fn the_remaining_life_of_a_token_is_measured_at_the_mount_and_at_each_late
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connector_or_class_that_changed_is_delivered_within_a_minute() {
+async fn a_connector_or_class_that_changed_is_delivered_by_a_call_ten_seconds_later() {
     let world = delivered().await;
     let change = |address: &str, text: &str| {
         let mut cluster = world.kubernetes.cluster();
@@ -174,9 +174,9 @@ async fn a_first_mount_uses_nothing_that_was_read_before() {
     assert_eq!(file(&world, "config").as_deref(), Some("newer"));
 }
 
-/// A running pod keeps what it has.
+/// A running pod keeps what it has, and is told once why. What passes by itself is not told.
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_renewed_stays_as_it_is() {
+async fn what_cannot_be_renewed_stays_as_it_is_and_is_told_once() {
     type Change = fn(&World);
     let changes: [(&str, Change); 5] = [
         ("unreachable", |it| {
@@ -199,21 +199,78 @@ async fn what_cannot_be_renewed_stays_as_it_is() {
     ];
     for (what, change) in changes {
         let world = delivered().await;
+        let (connectors, class) = {
+            let cluster = world.kubernetes.cluster();
+            (cluster.connectors.clone(), cluster.class.clone())
+        };
         change(&world);
         sleep(tool_cache::AGE).await;
+        for _ in 0..3 {
+            call(&world, request_with("t2")).await.unwrap();
+            let kept = file(&world, "config");
+            assert_eq!(kept.as_deref(), Some("https://harbor t1"), "{what}");
+            assert_eq!(world.mounter.node().renewed, 0, "{what}");
+            assert_eq!(world.driver.metrics.outdated.get(), 1, "{what}");
+        }
+        let passes = what == "unreachable";
+        let expected: &[_] = if passes {
+            &[]
+        } else {
+            &[EventWord::VolumeOutdated]
+        };
+        assert_eq!(told(&world), expected, "{what}");
+        let notes: Vec<_> = world.kubernetes.cluster().told.clone();
+        assert!(notes.iter().all(|(_, note)| !note.contains("t2")), "{what}");
+
+        {
+            let mut cluster = world.kubernetes.cluster();
+            (cluster.connectors, cluster.class) = (connectors, class);
+            cluster.reachable = true;
+        }
+        sleep(tool_cache::AGE).await;
         call(&world, request_with("t2")).await.unwrap();
-        assert_eq!(
-            file(&world, "config").as_deref(),
-            Some("https://harbor t1"),
-            "{what}"
-        );
-        assert_eq!(world.mounter.node().renewed, 0, "{what}");
+        let newer = file(&world, "config");
+        assert_eq!(newer.as_deref(), Some("https://harbor t2"), "{what}");
+        assert_eq!(world.driver.metrics.outdated.get(), 0, "{what}");
     }
 }
 
-/// Volumes of a node that are looked after each minute read an object once for all of them.
+/// A volume is not outdated any more when it is emptied or removed.
 #[tokio::test(start_paused = true)]
-async fn many_volumes_read_a_connector_and_its_class_once_a_minute() {
+async fn a_volume_without_content_is_not_outdated() {
+    type End = fn(&World);
+    let ends: [(&str, End); 2] = [
+        ("emptied", |it| {
+            it.evaluator.says("tools/harbor", Some(no_request()));
+            it.kubernetes.cluster().pod_form = false;
+        }),
+        ("switched off", |it| {
+            it.kubernetes.cluster().class = class("newer");
+            it.switch.send_replace(OFF);
+        }),
+    ];
+    for (what, end) in ends {
+        let world = delivered().await;
+        world.kubernetes.cluster().class = Lookup::Absent;
+        sleep(tool_cache::AGE).await;
+        call(&world, request_with("t2")).await.unwrap();
+        assert_eq!(world.driver.metrics.outdated.get(), 1, "{what}");
+        end(&world);
+        sleep(tool_cache::AGE).await;
+        call(&world, request_with("t2")).await.unwrap();
+        assert_eq!(world.driver.metrics.outdated.get(), 0, "{what}");
+    }
+    let world = delivered().await;
+    world.kubernetes.cluster().class = Lookup::Absent;
+    sleep(tool_cache::AGE).await;
+    call(&world, request_with("t2")).await.unwrap();
+    world.driver.unpublish(&unpublish_request()).await.unwrap();
+    assert_eq!(world.driver.metrics.outdated.get(), 0);
+}
+
+/// Volumes that are looked after at about the same time read an object once for all of them.
+#[tokio::test(start_paused = true)]
+async fn many_volumes_read_a_connector_and_its_class_once_in_ten_seconds() {
     let world = delivered().await;
     sleep(tool_cache::AGE).await;
     world.kubernetes.cluster().calls.clear();
