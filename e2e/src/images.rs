@@ -375,8 +375,8 @@ mod tests {
     fn release_builds_are_those_of_the_dockerfile() {
         let file = fs::read_to_string(repository().join("deploy/images/Dockerfile")).unwrap();
         let builds = file.split("cargo build ").skip(1).map(|build| {
-            let end = build.find("&&").or_else(|| build.find("\n\n"));
-            let words = build[..end.unwrap()].split_whitespace();
+            let ends = ["&&", "\n\n"].iter().filter_map(|it| build.find(it));
+            let words = build[..ends.min().unwrap()].split_whitespace();
             let words = words.filter(|it| !["\\", "--locked"].contains(it));
             words.collect::<Vec<_>>()
         });
