@@ -124,8 +124,8 @@ impl VolumeRoot {
         FileSets(&self.0).put(&content.files)
     }
 
-    /// Writes a fact to the side, and then exchanges it. The earlier one stays as it is until the next one is written, for
-    /// those who are reading it.
+    /// Writes a fact to the side, and then exchanges it. The earlier one stays as it is until the next one is written,
+    /// because a program may be reading it.
     fn exchange_fact(
         &self,
         facts: &ConnectorFacts,

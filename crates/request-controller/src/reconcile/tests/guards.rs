@@ -390,7 +390,7 @@ fn failing(cluster: &Cluster, path: &'static str) -> Client {
     Client::new(service, "default")
 }
 
-const ONCE: RetryPolicy = RetryPolicy {
+pub(super) const ONCE: RetryPolicy = RetryPolicy {
     attempts: 1,
     attempt: Duration::from_secs(3),
     total: Duration::from_secs(3),

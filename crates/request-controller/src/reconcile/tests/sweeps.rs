@@ -6,26 +6,18 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use http::{Request, Response, StatusCode};
 use kube::{Client, client::Body};
 use serde_json::Value;
-use service_kit::retry::{Backoff, RetryPolicy};
 
+use super::guards::ONCE;
 use crate::{
     api::Live,
     reconcile::Reconciler,
     sweep::{Swept, sweep},
     testing::Cluster,
-};
-
-const ONCE: RetryPolicy = RetryPolicy {
-    attempts: 1,
-    attempt: Duration::from_secs(3),
-    total: Duration::from_secs(3),
-    pauses: Backoff::new(Duration::from_millis(1), Duration::from_millis(2)),
 };
 
 /// The granted request of the cluster, and two others whose names put it on this page of three.
