@@ -23,7 +23,7 @@ pub(crate) struct BenchArgs {
     /// log. For `mount` and `requests` the chart is installed on it. Otherwise a new cluster is made for the run
     #[arg(long, value_name = "NAME")]
     cluster: Option<ClusterName>,
-    /// Also approvals after half an hour, for `mount`: some hours
+    /// Approvals that meet the longest pauses of the kubelet, alone, for `mount`: about an hour
     #[arg(long)]
     long: bool,
 }

@@ -38,8 +38,10 @@ const WAITS: [(Duration, usize); 3] = [
     (Duration::from_mins(1), 3),
     (Duration::from_mins(5), 1),
 ];
-/// The same in the long form.
-const LONG_WAIT: (Duration, usize) = (Duration::from_mins(30), 1);
+/// The time in the long form: the kubelet's pauses between its calls have become as long as they get.
+const LONG_WAIT: Duration = Duration::from_mins(30);
+/// One call of the kubelet and the longest pause after it. Approvals that come in a pause wait for its end.
+const CYCLE: Duration = Duration::from_mins(4);
 /// By how many milliseconds a mount may be later than a bare tmpfs, and by how many it should be: at the 99th percentile.
 const MUST: f64 = 300.0;
 const AIM: f64 = 100.0;
@@ -74,16 +76,6 @@ impl Waiting {
         }
     }
 
-    /// The times from the creation of the pods to the first approval, and the number of waves. Where the kubelet calls
-    /// again and again, it doubles its pause up to two minutes, and each approval would wait for its next call.
-    fn waits(self) -> Vec<(Duration, usize)> {
-        let long = is_long_form().then_some(LONG_WAIT);
-        match self {
-            Self::AtMount | Self::AtGate => WAITS.into_iter().chain(long).collect(),
-            Self::Recalled => vec![(WAITS[0].0, 1)],
-        }
-    }
-
     /// True if a bound holds for the times after this wait. The kubelet decides when it calls again, and a held call ends
     /// after two minutes.
     fn is_bound(self, wait: Duration) -> bool {
@@ -100,79 +92,122 @@ fn main() -> ExitCode {
     let pods = Pods::new(&place);
     let driver = Driver::of(&pods);
     let mut table = Table::default();
-    rendering::rows(&mut table);
     // Connections and caches, and services that lost their API server a moment ago.
-    wave(&pods, "before", Duration::ZERO, WAVE);
-    driver.gate(&pods, "Release");
-    rows(&pods, Waiting::AtMount, &mut table);
-    memory(&pods, &mut table);
-    held(&pods, &driver, &mut table);
-    driver.gate(&pods, "Set");
-    rows(&pods, Waiting::AtGate, &mut table);
-    driver.gate(&pods, "Release");
-    driver.hold(SHORT_HOLD);
-    rows(&pods, Waiting::Recalled, &mut table);
+    Wave::begin(&pods, "before", WAVE).approve(&pods, Duration::ZERO, Duration::ZERO);
+    if is_long_form() {
+        long(&pods, &driver, &mut table);
+    } else {
+        usual(&pods, &driver, &mut table);
+    }
     table.end()
+}
+
+fn usual(pods: &Pods, driver: &Driver, table: &mut Table) {
+    rendering::rows(table);
+    driver.gate(pods, "Release");
+    rows(pods, Waiting::AtMount, table);
+    memory(pods, table);
+    held(pods, driver, table);
+    driver.gate(pods, "Set");
+    rows(pods, Waiting::AtGate, table);
+}
+
+/// Approvals that meet the longest pauses of the kubelet. Both waves wait side by side.
+fn long(pods: &Pods, driver: &Driver, table: &mut Table) {
+    driver.gate(pods, "Set");
+    let gated = Wave::begin(pods, "long-gated", WAVE);
+    driver.gate(pods, "Release");
+    let mounted = Wave::begin(pods, "long-mounted", WAVE);
+    eprintln!("two waves wait for {LONG_WAIT:?}");
+    let times = gated.approve(pods, LONG_WAIT, Duration::ZERO);
+    figures(Waiting::AtGate, LONG_WAIT, &times, table);
+    let apart = CYCLE / u32::try_from(WAVE).unwrap_or(u32::MAX);
+    let times = mounted.approve(pods, LONG_WAIT, apart);
+    figures(Waiting::AtMount, LONG_WAIT, &times, table);
+    driver.hold(SHORT_HOLD);
+    let (wait, _) = WAITS[0];
+    eprintln!("a wave that is not held, after {wait:?}");
+    let times = Wave::begin(pods, "recalled", WAVE).approve(pods, wait, Duration::ZERO);
+    figures(Waiting::Recalled, wait, &times, table);
 }
 
 /// The times of one way to wait.
 fn rows(pods: &Pods, waiting: Waiting, table: &mut Table) {
-    for (wait, waves) in waiting.waits() {
+    for (wait, waves) in WAITS {
         let (mut mounted, mut bare) = (Times::default(), Times::default());
         for number in 0..waves {
             eprintln!("{waiting:?}: wave {number} of {waves}, after {wait:?}");
             let word = format!("{waiting:?}-{}-{number}", wait.as_secs()).to_lowercase();
-            let [took, beside] = wave(pods, &word, wait, WAVE);
+            let [took, beside] = Wave::begin(pods, &word, WAVE).approve(pods, wait, Duration::ZERO);
             mounted.extend(took);
             bare.extend(beside);
         }
-        let what = format!(
-            "approval after {} s → container runs, {}",
-            wait.as_secs(),
-            waiting.words()
-        );
-        let count = mounted.count();
-        let beside = "creation → container runs, bare tmpfs beside these";
-        for (what, times) in [(what.as_str(), &mounted), (beside, &bare)] {
-            for (figure, micros) in [("p50", times.median()), ("p99", times.p99())] {
-                table.figure(&format!("{what}, {figure} of {count}"), micros / 1e3, "ms");
-            }
-        }
-        let beyond = format!("{what}, beyond the bare tmpfs");
-        let added = mounted.beyond(&bare).median() / 1e3;
-        table.figure(&format!("{beyond}, p50 of {count}"), added, "ms");
-        let added = (mounted.p99() - bare.p99()) / 1e3;
-        let beyond = format!("{beyond}, difference of the p99");
-        if waiting.is_bound(wait) {
-            table.at_most(&beyond, added, "ms", MUST, AIM);
-        } else {
-            table.figure(&beyond, added, "ms");
-        }
+        figures(waiting, wait, &[mounted, bare], table);
     }
 }
 
-/// From each approval of a wave to the running container; and from the creation of a bare pod to its container.
-fn wave(pods: &Pods, word: &str, wait: Duration, count: usize) -> [Times; 2] {
-    let names: Vec<_> = (0..count).map(|it| format!("{word}-{it}")).collect();
-    let began = Instant::now();
-    for name in &names {
-        pods.start(name, 1);
+/// The times of mounted and of bare pods as rows.
+fn figures(waiting: Waiting, wait: Duration, [mounted, bare]: &[Times; 2], table: &mut Table) {
+    let what = format!(
+        "approval after {} s → container runs, {}",
+        wait.as_secs(),
+        waiting.words()
+    );
+    let count = mounted.count();
+    let beside = "creation → container runs, bare tmpfs beside these";
+    for (what, times) in [(what.as_str(), mounted), (beside, bare)] {
+        for (figure, micros) in [("p50", times.median()), ("p99", times.p99())] {
+            table.figure(&format!("{what}, {figure} of {count}"), micros / 1e3, "ms");
+        }
     }
-    for name in &names {
-        pods.wait_for_request(name);
+    let beyond = format!("{what}, beyond the bare tmpfs");
+    let added = mounted.beyond(bare).median() / 1e3;
+    table.figure(&format!("{beyond}, p50 of {count}"), added, "ms");
+    let added = (mounted.p99() - bare.p99()) / 1e3;
+    let beyond = format!("{beyond}, difference of the p99");
+    if waiting.is_bound(wait) {
+        table.at_most(&beyond, added, "ms", MUST, AIM);
+    } else {
+        table.figure(&beyond, added, "ms");
     }
-    sleep(wait.saturating_sub(began.elapsed()));
-    let (mut mounted, mut bare) = (Times::default(), Times::default());
-    for name in &names {
-        let approved = pods.approve(name);
-        mounted.add(pods.ran_after(approved, name));
-        let beside = format!("{name}-bare");
-        let created = pods.start_bare(&beside);
-        bare.add(pods.ran_after(created, &beside));
-        pods.end(&beside);
+}
+
+/// Pods that wait for their approvals.
+struct Wave {
+    began: Instant,
+    names: Vec<String>,
+}
+
+impl Wave {
+    /// Creates the pods, and waits until the request of each of them waits.
+    fn begin(pods: &Pods, word: &str, count: usize) -> Self {
+        let names: Vec<_> = (0..count).map(|it| format!("{word}-{it}")).collect();
+        let began = Instant::now();
+        for name in &names {
+            pods.start(name, 1);
+        }
+        for name in &names {
+            pods.wait_for_request(name);
+        }
+        Self { began, names }
     }
-    pods.end_all(&names);
-    [mounted, bare]
+
+    /// Gives the approvals from the end of the wait on, so far apart, and ends the pods. Returns the times from each
+    /// approval to the running container, and from the creation of a bare pod to its container.
+    fn approve(self, pods: &Pods, wait: Duration, apart: Duration) -> [Times; 2] {
+        let (mut mounted, mut bare) = (Times::default(), Times::default());
+        for (name, turn) in self.names.iter().zip(0..) {
+            sleep((wait + apart * turn).saturating_sub(self.began.elapsed()));
+            let approved = pods.approve(name);
+            mounted.add(pods.ran_after(approved, name));
+            let beside = format!("{name}-bare");
+            let created = pods.start_bare(&beside);
+            bare.add(pods.ran_after(created, &beside));
+            pods.end(&beside);
+        }
+        pods.end_all(&self.names);
+        [mounted, bare]
+    }
 }
 
 /// The memory of the driver with mounted volumes.

@@ -1,6 +1,6 @@
 //! The driver of the node: its settings, its memory and its processor time.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::time::Duration;
 
 use e2e::api::kinds::{CONFIG_MAP, DAEMON_SET, POD};
@@ -31,10 +31,11 @@ impl Driver {
         self.api
             .patch(CONFIG_MAP, "connectors-config", &fields)
             .unwrap();
-        let looks = Cell::new(0);
+        let looks = RefCell::new(Vec::new());
         let seen = || {
-            looks.set(looks.get() + 1);
-            let name = format!("gate-{word}-{}", looks.get()).to_lowercase();
+            let mut looks = looks.borrow_mut();
+            let name = format!("gate-{word}-{}", looks.len()).to_lowercase();
+            looks.push(name.clone());
             pods.start(&name, 1);
             let pod = pods.api.get(POD, &name).unwrap().expect("a new pod");
             pods.api.delete_now(POD, &name).unwrap();
@@ -48,7 +49,7 @@ impl Driver {
         };
         let what = format!("the scheduling gate to be {word}");
         poll(&what, Deadline::after(PATIENCE), seen).unwrap();
-        pods.wait_until_gone();
+        pods.wait_until_gone(&looks.borrow());
     }
 
     /// Starts the driver with another time for which it holds a call.

@@ -120,15 +120,21 @@ impl Pods {
         for pod in pods {
             self.end(pod);
         }
-        self.wait_until_gone();
+        self.wait_until_gone(pods);
     }
 
-    /// Waits until no pod is left, and deletes the approvals.
-    pub(crate) fn wait_until_gone(&self) {
-        let none = |it: &[Value]| it.is_empty();
+    /// Waits until none of these pods and of the bare ones beside them is left, and deletes their approvals.
+    pub(crate) fn wait_until_gone(&self, pods: &[String]) {
+        let is_one = |it: &Value| {
+            let name = it["metadata"]["name"].as_str().unwrap_or_default();
+            pods.iter().any(|pod| name.starts_with(pod.as_str()))
+        };
+        let none = |it: &[Value]| !it.iter().any(is_one);
         self.api
-            .wait_for_list("no pod", (POD, ""), PATIENCE, none)
+            .wait_for_list("the pods to be gone", (POD, ""), PATIENCE, none)
             .unwrap();
-        self.api.delete_all(CONFIG_MAP).unwrap();
+        for pod in pods {
+            self.api.delete(CONFIG_MAP, pod).unwrap();
+        }
     }
 }

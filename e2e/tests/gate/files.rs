@@ -1,17 +1,22 @@
 //! What a pod finds in its volume beside facts: the files of its connector's class, with its own token; or why it gets none.
 
-use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use e2e::api::kinds::{CONNECTOR as CONNECTOR_KIND, EVENT, POD};
-use e2e::harness::PATIENCE;
-use e2e::{Deadline, poll};
+use e2e::harness::{self, PATIENCE};
+use e2e::{Deadline, checker, poll};
 use serde_json::{Value, json};
 
-use crate::support::{Approval, CONNECTOR, Gate, MOUNT, name, volume, wait_until};
+use crate::support::{
+    Approval, CONNECTOR, Gate, Installation, MOUNT, claims, name, printed, volume, wait_until,
+};
+
+/// The longest that a token of ten minutes needs until a newer one is delivered: the kubelet makes that after four fifths
+/// of its life, and calls within two minutes.
+const NEXT_TOKEN: Duration = Duration::from_mins(11);
 
 /// The kubelet calls again within this time. Objects that were read for the volume a minute before are read
 /// again.
@@ -54,16 +59,7 @@ fn opened(config: &str) -> (String, Value) {
     let (host, entry) = config["auths"].as_object().unwrap().iter().next().unwrap();
     let auth = STANDARD.decode(entry["auth"].as_str().unwrap()).unwrap();
     let auth = String::from_utf8(auth).unwrap();
-    let token = auth.strip_prefix("pod:").unwrap();
-    let claims = token.split('.').nth(1).unwrap();
-    let claims = URL_SAFE_NO_PAD.decode(claims).unwrap();
-    (host.clone(), serde_json::from_slice(&claims).unwrap())
-}
-
-/// The files of a pod's output by name, each with its text.
-fn printed(output: &str) -> BTreeMap<&str, &str> {
-    let files = output.split("== ").skip(1);
-    files.filter_map(|file| file.split_once('\n')).collect()
+    (host.clone(), claims(auth.strip_prefix("pod:").unwrap()))
 }
 
 #[test]
@@ -165,6 +161,59 @@ fn a_running_pod_opens_its_tool_with_its_files_and_gets_newer_ones() {
     // It is the same container that saw both.
     let status = gate.object(POD, "job")["status"].take();
     assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
+}
+
+#[test]
+fn a_running_pod_gets_a_newer_token_before_its_own_ends() {
+    if !harness::runs_long("it waits for the kubelet to renew a token of ten minutes") {
+        return;
+    }
+    let gate = Gate::alone("volume-token");
+    let installation = Installation::of(&gate);
+    let _short = installation.short_tokens();
+    gate.create_policy("release", Approval::SignOff);
+    gate.set_approval("yes", "job", Approval::SignOff, "approved");
+    gate.start_pod("job");
+    gate.wait_for_output("job");
+
+    let token = || {
+        let path = format!("{MOUNT}/context.token");
+        let read = gate.read_in("job", &path).unwrap();
+        let text = read.lines().find(|it| it.starts_with("eyJ")).unwrap();
+        (text.to_owned(), claims(text))
+    };
+    let end = |claims: &Value| claims["exp"].as_i64().unwrap();
+    let (_, first) = token();
+    let lifetime = end(&first) - first["iat"].as_i64().unwrap();
+    assert_eq!(lifetime, 600, "{first}");
+    let renewed = || {
+        let (text, claims) = token();
+        // A pod that looks at any time finds a token that holds.
+        let left = end(&claims) - checker::now().as_second();
+        assert!(left > 0, "the token ended {} s ago: {claims}", -left);
+        if claims["exp"] != first["exp"] {
+            return Ok((text, claims, end(&first) - checker::now().as_second()));
+        }
+        // A look is a process in the pod.
+        thread::sleep(Duration::from_secs(1));
+        Err(format!("a token that lives for {left} s"))
+    };
+    let deadline = Deadline::after(NEXT_TOKEN);
+    let (text, claims, left) = poll("a newer token", deadline, renewed).unwrap();
+    harness::say(&format!(
+        "a newer token was delivered {left} s before the end of the first"
+    ));
+    assert_eq!(claims["aud"], json!(["connectors-proxy"]));
+    let review = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+        "spec": {"token": text, "audiences": ["connectors-proxy"]},
+    });
+    let status = gate.create(&review).unwrap()["status"].take();
+    assert_eq!(status["authenticated"], true, "{status}");
+    let said = &status["user"]["extra"]["authentication.kubernetes.io/pod-name"];
+    assert_eq!(*said, json!(["job"]), "{status}");
+    let restarts = &gate.object(POD, "job")["status"]["containerStatuses"][0]["restartCount"];
+    assert_eq!(*restarts, 0);
 }
 
 #[test]

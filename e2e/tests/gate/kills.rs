@@ -1,6 +1,7 @@
 //! The node plugin's process killed at random moments, under a stream of pods that come, wait, are let in and go.
 
 use std::{
+    collections::BTreeMap,
     fs,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -10,16 +11,20 @@ use std::{
 use csi_recorder::Answer;
 use e2e::{
     ApiClient,
-    api::kinds::POD,
+    api::kinds::{CONNECTOR as CONNECTOR_KIND, POD},
     harness::{is_long_form, say, seed},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
-    Approval, CONNECTOR, Gate, Installation, MOUNT, name, wait_until, wait_until_nothing_left,
+    Approval, CONNECTOR, Gate, Installation, MOUNT, claims, name, printed, volume, wait_until,
+    wait_until_nothing_left,
 };
+
+/// A file of the class, with the address and the pod's own token.
+const LOGIN: &str = "{{ .connector.spec.address }} {{ .context.token }}";
 
 /// Kills in a usual run, and in the long form.
 const KILLS: [usize; 2] = [5, 100];
@@ -88,7 +93,8 @@ impl Stream<'_> {
         if matches!(permission, Permission::Given) {
             self.approve(&name);
         }
-        self.gate.start_pod(&name);
+        let attributes = json!({"connectors": CONNECTOR, "configuration.names": "tool"});
+        self.gate.start_pod_with(&name, &volume(&attributes));
         let uid = self.gate.pod_uid(&name);
         self.uids.push(uid.clone());
         self.living.push(StreamPod {
@@ -133,7 +139,8 @@ impl Stream<'_> {
         None
     }
 
-    /// A pod that has started found all of its content when it did, and the name of its own granted request.
+    /// A pod that has started found all of its content when it did and nothing else: with the name of its own granted
+    /// request, and with its own token.
     fn assert_its_own(&self, pod: &StreamPod) {
         let output = self.gate.wait_for_output(&pod.name);
         let requests = self.gate.requests_of(&pod.uid);
@@ -142,22 +149,68 @@ impl Stream<'_> {
         };
         assert!(!request["status"]["grantedAt"].is_null(), "{request}");
         assert!(self.gate.may_use(&pod.name), "{pod:?}: {request}");
-        let facts = format!(
-            "== {MOUNT}/.connector/{}_{CONNECTOR}",
-            self.gate.namespace()
-        );
-        for fact in [
-            format!("{facts}/name\n{CONNECTOR}"),
-            format!("{facts}/namespace\n{}", self.gate.namespace()),
-            format!("{facts}/address\nhttps://{CONNECTOR}.example.com"),
-            format!("{facts}/class\ne2e"),
-            format!("{facts}/permission\napis"),
-            format!("{facts}/request\n{}", name(request)),
-            format!("== {MOUNT}/.connector/.complete"),
-        ] {
-            assert!(output.contains(&fact), "{fact} is not in {output}");
-        }
+        let mut read: BTreeMap<_, _> = printed(&output)
+            .into_iter()
+            .map(|(path, text)| {
+                let path = path.strip_prefix(MOUNT).unwrap();
+                (path.trim_start_matches('/'), text.trim_end())
+            })
+            .collect();
+        let mark = read.remove(".connector/.complete").unwrap();
+        let mark: Value = serde_json::from_str(mark).unwrap();
+        assert_eq!(mark["pod"]["uid"], pod.uid.as_str(), "{mark}");
+        let token = read["context.token"];
+        let of_token = &claims(token)["kubernetes.io"]["pod"];
+        assert_eq!(of_token["uid"], pod.uid.as_str(), "{of_token}");
+        let namespace = self.gate.namespace();
+        let (class, request) = (class_of(self.gate), name(request));
+        let address = format!("https://{CONNECTOR}.example.com");
+        let facts = [
+            ("address", address.as_str()),
+            ("class", &class),
+            ("name", CONNECTOR),
+            ("namespace", namespace),
+            ("permission", "apis"),
+            ("request", &request),
+        ];
+        let place = format!(".connector/{namespace}_{CONNECTOR}");
+        let facts = facts.map(|(fact, text)| (format!("{place}/{fact}"), text));
+        let login = format!("{address} {token}");
+        let mut whole: BTreeMap<_, _> = facts
+            .iter()
+            .map(|(path, text)| (path.as_str(), *text))
+            .collect();
+        let files = [("context.token", token), ("login", login.as_str())];
+        whole.extend(files);
+        // The files at the root are links into a set of files.
+        let (sets, read): (BTreeMap<_, _>, BTreeMap<_, _>) = read
+            .into_iter()
+            .partition(|(path, _)| path.starts_with(".connector/.files/"));
+        let sets = sets.into_iter().map(|(path, text)| {
+            let (_, file) = path.rsplit_once('/').unwrap();
+            (file, text)
+        });
+        assert_eq!(sets.collect::<BTreeMap<_, _>>(), files.into());
+        assert_eq!(read, whole, "{pod:?}");
     }
+}
+
+/// The class of the connector, whose file opens a tool.
+fn class_of(gate: &Gate) -> String {
+    format!("tool-{}", gate.namespace())
+}
+
+fn create_class(gate: &Gate) {
+    let class = class_of(gate);
+    let object = json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "ConnectorClass",
+        "metadata": {"name": class},
+        "spec": {"configurations": [{"name": "tool", "data": {"login": LOGIN}}]},
+    });
+    gate.scene().apply(&object).unwrap();
+    let fields = json!({"spec": {"connectorClassName": class}});
+    let changed = gate.api().patch(CONNECTOR_KIND, CONNECTOR, &fields);
+    changed.unwrap();
 }
 
 /// The plugin's pods, from which the killed processes come.
@@ -228,6 +281,7 @@ fn the_node_plugin_is_killed_at_random_moments_under_a_stream_of_pods() {
         say("skipped: the processes of this cluster cannot be killed from here");
         return;
     };
+    create_class(&gate);
     gate.create_policy("release", Approval::SignOff);
     let installation = Installation::of(&gate);
     let (kills, seed) = (KILLS[usize::from(is_long_form())], seed());

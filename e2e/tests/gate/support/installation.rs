@@ -9,7 +9,7 @@ use e2e::{
         VALIDATING_WEBHOOKS,
     },
     checker,
-    install::{self, NAMESPACE, RELEASE},
+    install::{self, InstallError, NAMESPACE, RELEASE},
 };
 use serde_json::{Value, json};
 
@@ -22,6 +22,9 @@ const ON_ENABLE: &str = "on-enable";
 const SCHEDULING_GATE: &str = "scheduling-gate";
 
 const CONTROLLER: &str = "request-controller";
+
+/// How long proxy tokens live by the chart's own values.
+const TOKEN_LIFETIME: Duration = Duration::from_hours(1);
 
 /// How long a service may take to be ready again.
 const READY: Duration = Duration::from_mins(2);
@@ -48,6 +51,8 @@ enum Back {
         deployment: String,
         replicas: Value,
     },
+    /// The lifetime of proxy tokens that the chart has by itself.
+    TokenLifetime,
 }
 
 impl Drop for Undo<'_> {
@@ -91,6 +96,12 @@ impl<'a> Installation<'a> {
             } => {
                 self.scale(deployment, replicas)?;
                 self.until_ready(deployment)
+            }
+            Back::TokenLifetime => {
+                if let Err(error) = self.set_token_lifetime(TOKEN_LIFETIME) {
+                    eprintln!("the lifetime of tokens could not be put back: {error}");
+                }
+                Ok(())
             }
         }
     }
@@ -242,6 +253,21 @@ impl<'a> Installation<'a> {
             after.iter().all(|it| !before.contains(it)),
             "{before:?} {after:?}"
         );
+    }
+
+    /// Has the kubelet make proxy tokens that live for ten minutes, the shortest time there is, until the answer is
+    /// dropped.
+    pub(crate) fn short_tokens(&self) -> Undo<'a> {
+        let undo = self.until_dropped(vec![Back::TokenLifetime]);
+        self.set_token_lifetime(Duration::from_mins(10)).unwrap();
+        self.wait_until_ready("csi-node");
+        undo
+    }
+
+    fn set_token_lifetime(&self, lifetime: Duration) -> Result<(), InstallError> {
+        let token = json!({"expirationSeconds": lifetime.as_secs()});
+        let values = json!({"csiNode": {"proxyToken": token}});
+        install::upgrade(self.gate.scene().kubectl(), &values)
     }
 
     pub(crate) fn wait_until_ready(&self, service: &str) {
