@@ -53,8 +53,12 @@ const CALL: Duration = Duration::from_mins(2);
 const HELD: (usize, usize) = (67, 15);
 /// Mounted volumes, in the same way.
 const MOUNTED: (usize, usize) = (10, 10);
-/// How long the held calls are watched, twice: both within the time of one call.
-const WATCHED: Duration = Duration::from_secs(40);
+/// How long the held calls are watched at a time, and how often. In each such time the driver ends every call once, and the
+/// kubelet makes the next.
+const WATCHED: Duration = CALL;
+const WINDOWS: u64 = 3;
+/// How many times as much as in the first of these times it may work in the last.
+const GROWTH: [f64; 2] = [1.5, 1.2];
 
 /// How pods wait for their approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,13 +244,24 @@ fn held(pods: &Pods, driver: &Driver, table: &mut Table) {
         pods.start(name, volumes);
     }
     driver.wait_for_held(calls);
-    for window in ["at first", "then"] {
+    let what = format!("processor of csi-node while {calls} mounts are held");
+    let minutes = WATCHED.as_secs() / 60;
+    let mut shares = Vec::new();
+    for window in 0..WINDOWS {
         let worked = node::worked_during(|| sleep(WATCHED));
         let share = worked.as_secs_f64() / WATCHED.as_secs_f64() * 100.0;
-        let time = WATCHED.as_secs();
-        let what =
-            format!("processor of csi-node while {calls} mounts are held, {time} s, {window}");
+        let what = format!(
+            "{what}, minutes {} to {}",
+            window * minutes,
+            (window + 1) * minutes
+        );
         table.at_most(&what, share, "% of one", 5.0, 1.0);
+        shares.push(share);
+    }
+    let [must, aim] = GROWTH;
+    if let [first, .., last] = shares.as_slice() {
+        let what = format!("{what}, the last of these / the first");
+        table.at_most(&what, last / first, "×", must, aim);
     }
     let what = format!("resident memory of csi-node while {calls} mounts are held");
     table.figure(&what, node::memory(), "MB");

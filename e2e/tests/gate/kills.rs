@@ -11,7 +11,7 @@ use std::{
 use csi_recorder::Answer;
 use e2e::{
     ApiClient,
-    api::kinds::{CONNECTOR as CONNECTOR_KIND, POD},
+    api::kinds::POD,
     harness::{is_long_form, say, seed},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -19,12 +19,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Approval, CONNECTOR, Gate, Installation, MOUNT, claims, name, printed, volume, wait_until,
-    wait_until_nothing_left,
+    Approval, CONNECTOR, Gate, Installation, LOGIN, MOUNT, TOOL, claims, name, printed, volume,
+    wait_until, wait_until_nothing_left,
 };
-
-/// A file of the class, with the address and the pod's own token.
-const LOGIN: &str = "{{ .connector.spec.address }} {{ .context.token }}";
 
 /// Kills in a usual run, and in the long form.
 const KILLS: [usize; 2] = [5, 100];
@@ -93,7 +90,7 @@ impl Stream<'_> {
         if matches!(permission, Permission::Given) {
             self.approve(&name);
         }
-        let attributes = json!({"connectors": CONNECTOR, "configuration.names": "tool"});
+        let attributes = json!({"connectors": CONNECTOR, "configuration.names": TOOL});
         self.gate.start_pod_with(&name, &volume(&attributes));
         let uid = self.gate.pod_uid(&name);
         self.uids.push(uid.clone());
@@ -163,11 +160,11 @@ impl Stream<'_> {
         let of_token = &claims(token)["kubernetes.io"]["pod"];
         assert_eq!(of_token["uid"], pod.uid.as_str(), "{of_token}");
         let namespace = self.gate.namespace();
-        let (class, request) = (class_of(self.gate), name(request));
+        let request = name(request);
         let address = format!("https://{CONNECTOR}.example.com");
         let facts = [
             ("address", address.as_str()),
-            ("class", &class),
+            ("class", "e2e"),
             ("name", CONNECTOR),
             ("namespace", namespace),
             ("permission", "apis"),
@@ -180,7 +177,7 @@ impl Stream<'_> {
             .iter()
             .map(|(path, text)| (path.as_str(), *text))
             .collect();
-        let files = [("context.token", token), ("login", login.as_str())];
+        let files = [("context.token", token), (LOGIN, login.as_str())];
         whole.extend(files);
         // The files at the root are links into a set of files.
         let (sets, read): (BTreeMap<_, _>, BTreeMap<_, _>) = read
@@ -193,24 +190,6 @@ impl Stream<'_> {
         assert_eq!(sets.collect::<BTreeMap<_, _>>(), files.into());
         assert_eq!(read, whole, "{pod:?}");
     }
-}
-
-/// The class of the connector, whose file opens a tool.
-fn class_of(gate: &Gate) -> String {
-    format!("tool-{}", gate.namespace())
-}
-
-fn create_class(gate: &Gate) {
-    let class = class_of(gate);
-    let object = json!({
-        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "ConnectorClass",
-        "metadata": {"name": class},
-        "spec": {"configurations": [{"name": "tool", "data": {"login": LOGIN}}]},
-    });
-    gate.scene().apply(&object).unwrap();
-    let fields = json!({"spec": {"connectorClassName": class}});
-    let changed = gate.api().patch(CONNECTOR_KIND, CONNECTOR, &fields);
-    changed.unwrap();
 }
 
 /// The plugin's pods, from which the killed processes come.
@@ -281,7 +260,6 @@ fn the_node_plugin_is_killed_at_random_moments_under_a_stream_of_pods() {
         say("skipped: the processes of this cluster cannot be killed from here");
         return;
     };
-    create_class(&gate);
     gate.create_policy("release", Approval::SignOff);
     let installation = Installation::of(&gate);
     let (kills, seed) = (KILLS[usize::from(is_long_form())], seed());

@@ -58,6 +58,10 @@ pub(crate) struct Gate {
 
 /// The connector of every scenario.
 pub(crate) const CONNECTOR: &str = "prod";
+/// The configuration of its class, and the file of that: the connector's address and the pod's own token.
+pub(crate) const TOOL: &str = "tool";
+pub(crate) const LOGIN: &str = "login";
+const LOGIN_TEMPLATE: &str = "{{ .connector.spec.address }} {{ .context.token }}";
 /// Where the volume is mounted in the test's pods.
 pub(crate) const MOUNT: &str = "/connector";
 
@@ -140,7 +144,10 @@ impl Gate {
         let watched = Watched::start(&scene, recording(&scene));
         let class = json!({
             "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "ConnectorClass",
-            "metadata": {"name": "e2e"}, "spec": {"address": {"name": "address", "type": "string"}},
+            "metadata": {"name": "e2e"}, "spec": {
+                "address": {"name": "address", "type": "string"},
+                "configurations": [{"name": TOOL, "data": {LOGIN: LOGIN_TEMPLATE}}],
+            },
         });
         scene.api().apply_over(&class).unwrap();
         scene.api().define(&definition_of("SignOff")).unwrap();

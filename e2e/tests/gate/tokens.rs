@@ -1,13 +1,16 @@
 //! The token that the kubelet hands to the driver appears nowhere else, and no private key does.
 
+use std::fs;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use e2e::api::kinds::{ACCESS_POLICY, ACCESS_REQUEST, EVENT, POD, SECRET};
+use e2e::harness::say;
 use serde_json::Value;
 
 use crate::support::{Approval, Gate, Installation};
 
 #[test]
-fn no_token_and_no_private_key_is_found_in_logs_events_status_or_metrics() {
+fn no_token_and_no_private_key_is_found_in_logs_events_status_metrics_or_on_the_disk() {
     let gate = Gate::alone("tokens");
     let installation = Installation::of(&gate);
     gate.create_policy("release", Approval::SignOff);
@@ -28,6 +31,7 @@ fn no_token_and_no_private_key_is_found_in_logs_events_status_or_metrics() {
         "too few places were searched: {}",
         told.len()
     );
+    told.extend(on_disk(&gate));
     let keys = private_keys(&installation);
     assert!(!keys.is_empty(), "the installation has no private key");
     for (place, text) in told {
@@ -36,6 +40,40 @@ fn no_token_and_no_private_key_is_found_in_logs_events_status_or_metrics() {
         let told = keys.iter().filter(|line| text.contains(line.as_str()));
         assert_eq!(told.count(), 0, "a private key stands in {place}");
     }
+}
+
+/// The files of the kubelet on the node's disk, with what it noted about volumes. What is mounted below is not seen from
+/// here.
+fn on_disk(gate: &Gate) -> Vec<(String, String)> {
+    let Some(cluster) = gate.scene().cluster() else {
+        say("not searched: the disk of this node cannot be read from here");
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let mut dirs = vec![cluster.kubelet_dir()];
+    while let Some(dir) = dirs.pop() {
+        // Other pods end meanwhile.
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            if kind.is_dir() {
+                dirs.push(path);
+            } else if kind.is_file() {
+                let text = fs::read(&path).unwrap_or_default();
+                let text = String::from_utf8_lossy(&text).into_owned();
+                found.push((path.display().to_string(), text));
+            }
+        }
+    }
+    let uid = gate.pod_uid("job");
+    let noted =
+        |(path, _): &(String, String)| path.contains(&uid) && path.ends_with("vol_data.json");
+    assert!(
+        found.iter().any(noted),
+        "the pod's volume is not on the disk"
+    );
+    // An empty file holds nothing.
+    found.retain(|(_, text)| !text.is_empty());
+    found
 }
 
 /// The private keys of the installation as their Secrets have them, and each line of them: a part is told as well as all.

@@ -7,7 +7,10 @@ use e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Approval, CONNECTOR, Gate, MOUNT, name, policy, uid, volume, wait_until};
+use crate::support::{
+    Approval, CONNECTOR, Gate, LOGIN, MOUNT, TOOL, claims, name, policy, printed, uid, volume,
+    wait_until,
+};
 
 /// Another connector, for pods with two volumes.
 const SECOND: &str = "second";
@@ -24,7 +27,7 @@ fn container(gate: &Gate, name: &str, args: &[&str], mounts: &Value) -> Value {
 
 /// The spec of a pod whose only container prints its volume.
 pub(super) fn pod_spec(gate: &Gate, args: &[&str]) -> Value {
-    let volume = volume(&json!({"connectors": CONNECTOR}));
+    let volume = volume(&json!({"connectors": CONNECTOR, "configuration.names": TOOL}));
     json!({
         "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "volumes": volume["volumes"],
         "containers": [container(gate, "main", args, &volume["volumeMounts"])],
@@ -106,6 +109,15 @@ pub(super) fn pods_of(gate: &Gate, app: &str, count: usize) -> Vec<String> {
     pods.iter().filter(lives).map(name).collect()
 }
 
+/// The file of the class has the pod's own token.
+fn assert_its_login(pod: &str, output: &str) {
+    let login = printed(output)[format!("{MOUNT}/{LOGIN}").as_str()];
+    let (address, token) = login.trim_end().split_once(' ').unwrap();
+    assert_eq!(address, format!("https://{CONNECTOR}.example.com"));
+    let of_token = &claims(token)["kubernetes.io"]["pod"]["name"];
+    assert_eq!(of_token, pod);
+}
+
 #[test]
 fn pods_of_every_shape_wait_at_their_mounts_and_find_their_files() {
     let gate = Gate::new("workloads");
@@ -146,7 +158,7 @@ fn pods_of_every_shape_wait_at_their_mounts_and_find_their_files() {
         gate.set_approval(app, app, Approval::SignOff, "approved");
     }
     for pod in web.iter().chain(&single) {
-        gate.wait_for_output(pod);
+        assert_its_login(pod, &gate.wait_for_output(pod));
     }
     let fact = |mount: &str, connector: &str| {
         let place = format!("== {mount}/.connector/{}_{connector}", gate.namespace());
@@ -154,11 +166,13 @@ fn pods_of_every_shape_wait_at_their_mounts_and_find_their_files() {
     };
     let first = gate.scene().run("logs init --container=first").unwrap();
     assert!(first.contains(&fact(MOUNT, CONNECTOR)), "{first}");
+    assert_its_login("init", &first);
     let two = gate.api().logs("two").unwrap();
     for fact in [fact(MOUNT, CONNECTOR), fact(SECOND_MOUNT, SECOND)] {
         assert!(two.contains(&fact), "{fact} is not in {two}");
     }
     assert_eq!(gate.scene().wait_for_end(&batch), "Succeeded");
+    assert_its_login(&batch, &gate.api().logs(&batch).unwrap());
     gate.pod_ended(&batch);
     gate.wait_for_phase(&batch, "Revoked");
 
