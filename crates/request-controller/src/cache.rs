@@ -36,6 +36,7 @@ use service_kit::{controller::queue::Urgency, watches::Unreadable};
 
 use crate::{
     api::Name,
+    grant,
     seen::{ConnectorSeen, GrantKind, Managed, PodFacts},
 };
 
@@ -403,7 +404,9 @@ impl State {
         self.requests.wakes(concerned)
     }
 
-    /// A managed Role or RoleBinding was added, changed or deleted.
+    /// A managed Role or RoleBinding was added, changed or deleted. One that its request describes exactly needs no
+    /// look: this controller has just written it. An event of the request wakes the request, which removes what it
+    /// does not describe any more.
     pub fn grant(&mut self, kind: GrantKind, name: &Name, grant: Option<&Managed>) -> Wakes {
         let key = (kind, name.clone());
         let label = connectors_api::labels::ACCESS_REQUEST_UID;
@@ -423,8 +426,13 @@ impl State {
         }
         let mut wakes = Wakes::new();
         if let Some(grant) = grant {
-            self.grants_of.entry(uid(grant)).or_default().insert(key);
-            wakes.push((Job::Grant(name.clone()), Urgency::Urgent));
+            let uid = uid(grant);
+            let request = self.requests.by_uid(&uid);
+            let request = request.and_then(|it| self.requests.readable(it));
+            if !request.is_some_and(|it| grant::is_described(grant, it)) {
+                wakes.push((Job::Grant(name.clone()), Urgency::Urgent));
+            }
+            self.grants_of.entry(uid).or_default().insert(key);
         }
         let requests = before.iter().filter_map(|uid| self.requests.by_uid(uid));
         let requests: Vec<_> = requests.cloned().collect();

@@ -1,6 +1,7 @@
 //! Events on requests, pods and policies. A lost event changes no decision.
 
 use connectors_api::{AccessRequest, names, reason::Ready};
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource};
 use service_kit::events::{News, Publisher};
@@ -25,9 +26,9 @@ impl Events {
         Self(Publisher::new(client, "request-controller", instance))
     }
 
-    /// Publishes events about a request.
+    /// Publishes events about a request, side by side.
     pub async fn tell(&self, request: &AccessRequest, events: Vec<Told>) {
-        for told in events {
+        let published = events.into_iter().map(|told| {
             let about = reference(request, &told.about);
             let action = told.why.map_or(UNSAID, Ready::as_str);
             info!(
@@ -42,8 +43,9 @@ impl Events {
                 action: action.to_owned(),
                 note: told.note,
             };
-            self.0.publish(news, &about).await;
-        }
+            async move { self.0.publish(news, &about).await }
+        });
+        join_all(published).await;
     }
 
     /// Publishes an event about the scheduling gate of a pod.

@@ -157,7 +157,16 @@ pub fn allowed(request: &AccessRequest, rules: &[GrantedRule]) -> bool {
 /// deleted nor final, and describes exactly this object in the entry of its policy.
 #[must_use]
 pub fn keep(object: &Managed, request: Option<&AccessRequest>, now: Timestamp) -> bool {
-    let Some(request) = request else { return false };
+    request.is_some_and(|it| describes(it, object, now))
+}
+
+/// True when a request describes an object, its time limit aside: the request is looked at when that is over.
+#[must_use]
+pub fn is_described(object: &Managed, request: &AccessRequest) -> bool {
+    describes(request, object, Timestamp::MIN)
+}
+
+fn describes(request: &AccessRequest, object: &Managed, now: Timestamp) -> bool {
     let Some(status) = &request.status else {
         return false;
     };

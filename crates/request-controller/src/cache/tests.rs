@@ -173,6 +173,55 @@ fn what_a_deleted_request_held_is_looked_at() {
 }
 
 #[test]
+fn a_managed_object_is_looked_at_unless_its_request_describes_it() {
+    let rules = json!([{"resources": ["connectors/apis/v1/pod/apps/p"], "verbs": ["*"]}]);
+    let policy = json!({"metadata": {"name": "p", "uid": "p-uid"}});
+    let status = |phase: &str, state: &str, rules: &Value| {
+        let grant = json!({"state": state, "rules": rules, "expiresAt": "2026-03-01T10:00:01Z"});
+        json!({"phase": phase, "policies": [{"policy": policy, "grant": grant}]})
+    };
+    let described = status("Granted", "Granted", &rules);
+    let written = request("r", "r-uid", &described);
+    let entry = &written.status.as_ref().unwrap().policies[0];
+    let grant = grant::of_entry(&written, entry).unwrap();
+    let key = Name::in_metadata(&grant.role.metadata);
+    let object = Managed {
+        metadata: grant.role.metadata.clone(),
+        object: crate::seen::ManagedObject::Role(Ok(grant.role)),
+    };
+    let look = vec![(Job::Grant(key.clone()), Urgency::Urgent)];
+    let other = json!([{"resources": ["connectors/proxy/v1/pod/apps/p"], "verbs": ["*"]}]);
+    for (known, expected) in [
+        (Some(described.clone()), vec![]),
+        // Between the decision and its confirmation.
+        (Some(status("Pending", "Granting", &rules)), vec![]),
+        (Some(status("Granted", "Ended", &rules)), look.clone()),
+        (Some(status("Revoked", "Granted", &rules)), look.clone()),
+        (Some(status("Granted", "Granted", &other)), look.clone()),
+        (
+            Some(json!({"phase": "Granted", "policies": []})),
+            look.clone(),
+        ),
+        (Some(Value::Null), look.clone()),
+        (None, look.clone()),
+    ] {
+        let mut state = known.as_ref().map_or_else(State::default, with);
+        let wakes = state.grant(GrantKind::Role, &key, Some(&object));
+        assert_eq!(wakes, expected, "{known:?}");
+        // An event of the request looks at the objects that are known of it.
+        assert_eq!(state.grants_under("r-uid"), look, "{known:?}");
+    }
+    let mut deleted = object.clone();
+    deleted.metadata.deletion_timestamp = written.metadata.creation_timestamp.clone();
+    let mut unreadable = object;
+    unreadable.object = crate::seen::ManagedObject::Role(Err(crate::seen::Unread));
+    for changed in [deleted, unreadable] {
+        let wakes = with(&described).grant(GrantKind::Role, &key, Some(&changed));
+        assert_eq!(wakes, look);
+    }
+}
+
+#[test]
 fn requests_over_the_limit_are_the_youngest_that_wait() {
     let mut state = State::default();
     for (name, uid) in [("a", "1"), ("b", "2"), ("c", "3")] {
