@@ -10,6 +10,7 @@ mod list_turns;
 mod objects;
 mod pod_facts;
 mod policy_lists;
+mod question_turns;
 mod remembered;
 mod sources;
 mod standing;
@@ -27,9 +28,8 @@ use connectors_api::{
     config::Config,
     request_order,
 };
-use evaluation_api::v1::EvaluationStage;
 use futures::{join, try_join};
-use service_kit::{clock::Clock, fair::TenantTurns, report, retry::CallError};
+use service_kit::{clock::Clock, report, retry::CallError};
 use thiserror::Error;
 use tokio::task::yield_now;
 use tracing::warn;
@@ -39,6 +39,7 @@ use creators::CreatorRule;
 use links::LinksRead;
 use objects::{CheckObjects, Look};
 use policy_lists::PolicyLists;
+use question_turns::QuestionTurns;
 use remembered::{Pods, RememberedAnswers};
 use sources::Applying;
 
@@ -93,6 +94,15 @@ enum Via {
     Api,
 }
 
+/// How an observation reads and asks.
+#[derive(Clone, Copy)]
+struct How {
+    via: Via,
+    freshness: Freshness,
+    /// Whether questions before a grant have their turn.
+    has_turn: bool,
+}
+
 /// Reads.
 pub struct Observer {
     world: Arc<World>,
@@ -105,9 +115,7 @@ pub struct Observer {
     answers: RememberedAnswers,
     pods: Pods,
     creator_rule: CreatorRule,
-    /// Limits the concurrent questions about the policies of one namespace, separately before and after a grant. A
-    /// live observation takes one turn for all its questions.
-    turns: TenantTurns<(String, i32)>,
+    turns: QuestionTurns,
 }
 
 impl Observer {
@@ -131,7 +139,7 @@ impl Observer {
             answers: RememberedAnswers::default(),
             pods: Pods::default(),
             creator_rule: CreatorRule::default(),
-            turns: TenantTurns::of(checks::ASKED_FOR_ONE),
+            turns: QuestionTurns::default(),
         }
     }
 
@@ -150,32 +158,37 @@ impl Observer {
 
     /// Observes from the caches. None if the request does not exist.
     pub async fn cached(&self, name: &Name) -> Result<Option<Observed>, ObserveError> {
-        self.observe(name, Via::Caches, Freshness::Cached).await
+        let how = How {
+            via: Via::Caches,
+            freshness: Freshness::Cached,
+            has_turn: false,
+        };
+        self.observe(name, how).await
     }
 
     /// Observes from the API server. None if the request does not exist.
     pub async fn live(&self, name: &Name) -> Result<Option<Observed>, ObserveError> {
-        // The turn is taken before the first read: a wait for it between the reads would let the earlier ones expire.
-        let stage = EvaluationStage::BeforeGrant.into();
-        let _turn = self.turns.take((name.namespace.clone(), stage)).await;
-        let since = (self.clock)().mono;
-        self.observe(name, Via::Api, Freshness::Live(since)).await
+        // Before the first read: a wait between the reads would let the earlier ones expire.
+        let holds = self.world.read().requests.holds(name);
+        let now = (self.clock)().mono;
+        let turn = self.turns.live(&name.namespace, holds, now).await;
+        let how = How {
+            via: Via::Api,
+            freshness: Freshness::Live((self.clock)().mono),
+            has_turn: turn.is_for_questions(),
+        };
+        self.observe(name, how).await
     }
 
-    async fn observe(
-        &self,
-        name: &Name,
-        via: Via,
-        freshness: Freshness,
-    ) -> Result<Option<Observed>, ObserveError> {
-        let Some(request) = self.request(name, via).await? else {
+    async fn observe(&self, name: &Name, how: How) -> Result<Option<Observed>, ObserveError> {
+        let Some(request) = self.request(name, how.via).await? else {
             self.answers.forget(name);
             self.world.write().depends_on(name, |_| false);
             return Ok(None);
         };
         let links = Arc::new(LinksRead::default());
         self.world.write().sought.forget(name);
-        let seen = self.observe_request(name, request, (via, freshness), &links);
+        let seen = self.observe_request(name, request, how, &links);
         let seen = seen.await?;
         if needs_no_check(&seen) {
             links.has_sought_all();
@@ -197,9 +210,10 @@ impl Observer {
         &self,
         name: &Name,
         request: AccessRequest,
-        (via, freshness): (Via, Freshness),
+        how: How,
         links: &Arc<LinksRead>,
     ) -> Result<Observed, ObserveError> {
+        let How { via, freshness, .. } = how;
         let config = self.world.config().unwrap_or(Config::CLOSED);
         // Concurrently: each is a round trip, and a grant waits for all of them.
         let ((pod, whole), grants, tuple) = try_join!(
@@ -248,7 +262,7 @@ impl Observer {
         // After the connector: the list may wait for a turn or fail, but the deletion of a connector must revoke all
         // the same.
         let policies = self.policies(&seen.request, via).await?;
-        let look = Look::begin(via, Arc::clone(links));
+        let look = Look::begin((via, how.has_turn), Arc::clone(links));
         let Some(whole) = whole.map(WholePod::from) else {
             seen.frozen = self.frozen(&seen, &policies, None, &look).await?;
             return Ok(seen);

@@ -103,6 +103,11 @@ impl Crowd {
         self.all_told(&told) - began
     }
 
+    /// The API server for each namespace.
+    pub(crate) fn spaces(&self) -> &[ApiClient] {
+        &self.spaces
+    }
+
     /// All approvals are withdrawn. The time is from the first one to the last revocation.
     pub(crate) fn withdraw(&self) -> Duration {
         let told = self.watch(Phase::Revoked);
@@ -117,7 +122,7 @@ impl Crowd {
     /// Further objects that could be approvals and belong to no request.
     pub(crate) fn surround(&self, objects: usize) {
         for api in &self.spaces {
-            in_turns(objects, |number| {
+            in_turns(CALLERS, objects, |number| {
                 api.create(&approval(&format!("other-{number}"))).unwrap();
             });
         }
@@ -153,7 +158,7 @@ impl Crowd {
 
     /// Calls something for each request, several at a time.
     fn of_each(&self, act: impl Fn(&ApiClient, usize, &str) + Sync) {
-        in_turns(self.count(), |number| {
+        in_turns(CALLERS, self.count(), |number| {
             let space = number % self.spaces.len();
             act(
                 &self.spaces[space],
@@ -239,11 +244,12 @@ fn worked_during(act: impl FnOnce()) -> Duration {
     worked().saturating_sub(before)
 }
 
-fn in_turns(count: usize, act: impl Fn(usize) + Sync) {
+/// Calls something for each number, by so many callers at a time.
+pub(crate) fn in_turns(callers: usize, count: usize, act: impl Fn(usize) + Sync) {
     thread::scope(|scope| {
-        for caller in 0..CALLERS {
+        for caller in 0..callers {
             let act = &act;
-            scope.spawn(move || (caller..count).step_by(CALLERS).for_each(act));
+            scope.spawn(move || (caller..count).step_by(callers).for_each(act));
         }
     });
 }

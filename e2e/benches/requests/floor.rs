@@ -7,11 +7,16 @@ use e2e::api::kinds::{CLUSTER_ROLE_BINDING, CONFIG_MAP, ROLE, ROLE_BINDING, SERV
 use e2e::{ApiClient, ApiUser};
 use serde_json::{Value, json};
 
+use crate::crowd::in_turns;
 use crate::rounds::CONTROLLER_ROLE;
 use crate::support::place::Place;
 
 /// The account, and the binding of its rights.
 const ACCOUNT: &str = "bench-floor";
+/// The label of what is written.
+const MARK: &str = "bench-floor";
+/// Callers at a time: as many as the request-controller has workers.
+const CALLERS: usize = 24;
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 pub(crate) struct Floor {
@@ -50,15 +55,37 @@ impl Floor {
         let name = format!("floor-{number}");
         let approval = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
         self.api.create(&approval).unwrap();
-        let (role, binding) = (self.role(&name), self.binding(&name));
         let began = Instant::now();
-        self.account.create(&role).unwrap();
-        self.account.create(&binding).unwrap();
+        self.write(&self.account, &name);
         let took = began.elapsed();
         for kind in [ROLE_BINDING, ROLE, CONFIG_MAP] {
             self.api.delete(kind, &name).unwrap();
         }
         took
+    }
+
+    /// The same for many at once: so many in each of these namespaces.
+    pub(crate) fn play_many(&self, namespaces: &[ApiClient], each: usize) -> Duration {
+        let user = ApiUser::service_account(&self.namespace, ACCOUNT);
+        let accounts: Vec<_> = namespaces.iter().map(|it| it.acting_as(&user)).collect();
+        let began = Instant::now();
+        in_turns(CALLERS, accounts.len() * each, |number| {
+            let name = format!("floor-{}", number / accounts.len());
+            self.write(&accounts[number % accounts.len()], &name);
+        });
+        let took = began.elapsed();
+        for api in namespaces {
+            for kind in [ROLE_BINDING, ROLE] {
+                api.delete_selected_now(kind, &format!("{MARK}=yes"))
+                    .unwrap();
+            }
+        }
+        took
+    }
+
+    fn write(&self, account: &ApiClient, name: &str) {
+        account.create(&self.role(name)).unwrap();
+        account.create(&self.binding(name)).unwrap();
     }
 
     /// Takes the rights of the account away.
@@ -70,7 +97,7 @@ impl Floor {
     fn role(&self, name: &str) -> Value {
         let pod = format!("connectors/apis/v1/pod/{}/{name}", self.namespace);
         json!({
-            "apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": {"name": name},
+            "apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": {"name": name, "labels": {MARK: "yes"}},
             "rules": [{
                 "apiGroups": ["connectors.alauda.io"], "resources": [pod],
                 "resourceNames": ["floor"], "verbs": ["*"],
@@ -80,7 +107,8 @@ impl Floor {
 
     fn binding(&self, name: &str) -> Value {
         json!({
-            "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": {"name": name},
+            "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding",
+            "metadata": {"name": name, "labels": {MARK: "yes"}},
             "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name},
             "subjects": [{"kind": "ServiceAccount", "namespace": self.namespace, "name": "default"}],
         })

@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     by_ways(&times, &mut table);
     let [without, with] = GRANT;
     grant("", &times[Way::Proof as usize], &bare, &without, &mut table);
-    crowds(&place, &mut table);
+    crowds(&place, &floor, &mut table);
     let (times, bare) = with_bind(&rounds, &floor);
     grant(" and `bindRoles`", &times, &bare, &with, &mut table);
     floor.end();
@@ -96,7 +96,7 @@ const WAITING: [usize; 2] = [10, 500];
 const OBJECTS: usize = 5000;
 
 /// The costs of many requests that wait at a time.
-fn crowds(place: &Place, table: &mut Table) {
+fn crowds(place: &Place, floor: &Floor, table: &mut Table) {
     eprintln!("events of one approval");
     for waiting in WAITING {
         let crowd = Crowd::gather(place, &format!("events-{waiting}"), 1, waiting);
@@ -113,6 +113,8 @@ fn crowds(place: &Place, table: &mut Table) {
         let word = format!("crowd-{namespaces}");
         let crowd = Crowd::gather(place, &word, namespaces, CROWD / namespaces);
         let waiting = crowd::memory();
+        let bare = floor.play_many(crowd.spaces(), CROWD / namespaces);
+        let bare = bare.as_secs_f64();
         let granted = crowd.approve().as_secs_f64();
         let memory = crowd::memory();
         let revoked = crowd.withdraw().as_secs_f64();
@@ -124,6 +126,17 @@ fn crowds(place: &Place, table: &mut Table) {
             "s",
             must,
             aim,
+        );
+        let own =
+            "a Role and a RoleBinding for each by 24 callers of an account with the same rights";
+        table.figure(&format!("{own}; {of}"), bare, "s");
+        let [most, wanted] = BESIDE;
+        table.at_most(
+            &format!("the grants / these bare calls; {of}"),
+            granted / bare,
+            "×",
+            most,
+            wanted,
         );
         table.figure(
             &format!("approvals withdrawn → all Revoked; {of}"),

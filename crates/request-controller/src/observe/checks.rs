@@ -50,10 +50,6 @@ const REMEMBERED: Duration = Duration::from_mins(15);
 const SPREAD: Duration = Duration::from_mins(30);
 /// A later answer would be too old for a grant anyway.
 const LIMIT: Duration = Duration::from_secs(4);
-/// The limit of concurrent questions about the policies of one namespace, before and after a grant each. It is lower
-/// than the limit of the evaluation service for one caller, so that slow modules of one namespace leave room for the
-/// others.
-pub(super) const ASKED_FOR_ONE: usize = 3;
 
 impl Observer {
     /// Judges the checks of a policy before a grant. The answer has only the objects that a status can list in this
@@ -324,18 +320,29 @@ impl Observer {
         question: DraftQuestion<'_>,
         look: &Look,
     ) -> Result<EvaluateChecksResponse, Unanswered> {
-        // A live observation already holds a turn.
-        let has_turn = look.via == Via::Api && question.stage == EvaluationStage::BeforeGrant;
-        let tenant = (namespace.to_owned(), i32::from(question.stage));
+        let stage = question.stage;
+        let is_new = stage == EvaluationStage::BeforeGrant;
         let asked = async {
-            let turn = (!has_turn).then(|| self.turns.take(tenant));
+            let turn = !(look.has_turn && is_new);
+            let turn = turn.then(|| self.turns.question(namespace, stage));
             let _turn = OptionFuture::from(turn).await;
+            let asked = Instant::now();
             // The objects are copied into the message only now. Waiting questions share them.
-            self.evaluator.evaluate(question.into_message()).await
+            let said = self.evaluator.evaluate(question.into_message()).await;
+            if is_new {
+                self.turns
+                    .answered(namespace, asked.elapsed(), Instant::now());
+            }
+            said
         };
         let until = look.until.min(Instant::now() + LIMIT);
         let said = timeout_at(until, asked).await;
-        said.unwrap_or(Err(Unanswered::Late(LIMIT)))
+        said.unwrap_or_else(|_| {
+            if is_new {
+                self.turns.answered(namespace, LIMIT, Instant::now());
+            }
+            Err(Unanswered::Late(LIMIT))
+        })
     }
 }
 

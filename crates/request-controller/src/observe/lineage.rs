@@ -301,7 +301,7 @@ mod tests {
         let controller = cluster.controller();
         let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
         let approvals: Vec<Arc<str>> = approvals.iter().map(|it| it.to_string().into()).collect();
-        let look = Look::begin(Via::Api, Arc::default());
+        let look = Look::begin((Via::Api, false), Arc::default());
         let request = Cluster::request();
         let observer = &controller.observer;
         let collected = observer.lineage(TEKTON, &request, &pod, &approvals, &look);
@@ -354,7 +354,7 @@ mod tests {
             future::pending::<Result<Response<Body>, Infallible>>()
         });
         reads_by(&mut controller, &cluster, Client::new(silent, "apps"));
-        let look = Look::begin(Via::Api, Arc::default());
+        let look = Look::begin((Via::Api, false), Arc::default());
         let late = asked(&controller, &cluster, &look).await;
         assert!(matches!(late, Err(ObserveError::LinksLate)), "{late:?}");
     }
@@ -369,7 +369,7 @@ mod tests {
             Ok::<_, Infallible>(failed)
         });
         reads_by(&mut controller, &cluster, Client::new(broken, "apps"));
-        let look = Look::begin(Via::Api, Arc::default());
+        let look = Look::begin((Via::Api, false), Arc::default());
         let failed = asked(&controller, &cluster, &look).await;
         assert!(failed.is_err(), "{failed:?}");
         assert!(
@@ -383,7 +383,7 @@ mod tests {
     async fn a_look_without_time_left_judges_nothing() {
         let cluster = Cluster::with_run();
         let controller = cluster.controller();
-        let look = Look::begin(Via::Api, Arc::default());
+        let look = Look::begin((Via::Api, false), Arc::default());
         let first = asked(&controller, &cluster, &look).await.unwrap();
         assert_eq!(first.texts.len(), 3);
         advance(Duration::from_mins(10)).await;
@@ -406,7 +406,7 @@ mod tests {
     async fn links_that_are_too_large_together_are_trouble() {
         let cluster = Cluster::with_run();
         let controller = cluster.controller();
-        let look = Look::begin(Via::Api, Arc::default());
+        let look = Look::begin((Via::Api, false), Arc::default());
         let large = json!({"metadata": {"name": "a"}, "data": "x".repeat(LARGEST - 100)});
         let large = Arc::new(AsText::parse(&large.to_string()).unwrap());
         for number in 0..=MOST_BYTES / LARGEST {
@@ -421,7 +421,7 @@ mod tests {
     async fn links_without_room_are_trouble() {
         let cluster = Cluster::with_run();
         let controller = cluster.controller();
-        let look = Look::begin(Via::Caches, Arc::default());
+        let look = Look::begin((Via::Caches, false), Arc::default());
         {
             let mut state = controller.world.write();
             assert!(state.requests.get(&Cluster::request()).is_some());

@@ -39,6 +39,8 @@ const MOST_LISTS: usize = 256;
 /// One reconciliation of a request, and the rest of its budget.
 pub(super) struct Look {
     pub(super) via: Via,
+    /// Whether questions before a grant have their turn.
+    pub(super) has_turn: bool,
     pub(super) until: Instant,
     /// The objects between the pod and its approvals.
     pub(super) links: Arc<LinksRead>,
@@ -47,9 +49,10 @@ pub(super) struct Look {
 }
 
 impl Look {
-    pub(super) fn begin(via: Via, links: Arc<LinksRead>) -> Self {
+    pub(super) fn begin((via, has_turn): (Via, bool), links: Arc<LinksRead>) -> Self {
         Self {
             via,
+            has_turn,
             until: Instant::now() + LOOK,
             links,
             lists: AtomicUsize::new(0),
@@ -362,7 +365,7 @@ mod tests {
     use crate::{check_object::AsText, selection::SelectsNothing, testing::Cluster};
 
     fn begin(via: Via) -> Look {
-        Look::begin(via, Arc::default())
+        Look::begin((via, false), Arc::default())
     }
 
     /// A check for ConfigMaps.
