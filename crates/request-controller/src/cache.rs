@@ -256,11 +256,19 @@ impl State {
         self.revision += 1;
         let before = self.requests.readable(name).map(|it| gate_state(it));
         let line = self.requests.waiting_line(name);
+        let uid = |state: &Self| state.requests.get(name).and_then(|it| it.uid.clone());
+        let known = uid(self);
         self.requests.put(name, request);
+        let replaced = known.filter(|it| Some(it) != uid(self).as_ref());
         let waits = self.requests.waits_in(name);
         self.sought.follow(name, waits);
         let mut wakes = self.requests.wakes([name.clone()]);
         wakes.extend(self.requests.wakes(self.requests.tuple_of(name)));
+        // The watch did not tell that the other request of this name is gone.
+        if let Some(replaced) = replaced {
+            self.standing.forget(&replaced);
+            wakes.extend(self.grants_under(&replaced));
+        }
         let left = line.filter(|line| self.requests.waiting_line(name).as_ref() != Some(line));
         wakes.extend(self.next_in(left));
         // What a request waits for is no matter of the gate.
@@ -406,7 +414,7 @@ impl State {
 
     /// A managed Role or RoleBinding was added, changed or deleted. One that its request describes exactly needs no
     /// look: this controller has just written it. An event of the request wakes the request, which removes what it
-    /// does not describe any more.
+    /// does not describe any more. While that watch is silent, the sweep does.
     pub fn grant(&mut self, kind: GrantKind, name: &Name, grant: Option<&Managed>) -> Wakes {
         let key = (kind, name.clone());
         let label = connectors_api::labels::ACCESS_REQUEST_UID;

@@ -43,8 +43,8 @@ use crate::{
 
 /// The name of the leader's lease, and of this controller in metrics.
 const LEASE: &str = "request-controller";
-/// The number of concurrent reconciliations. Most of their time they wait for the API server.
-const WORKERS: usize = 64;
+/// The number of concurrent reconciliations.
+const WORKERS: usize = 24;
 /// The backoff of a failed job, or of one whose writes another process undoes each time. Urgent jobs have shorter
 /// pauses.
 const PAUSES: Pauses = Pauses {

@@ -39,7 +39,7 @@ use creators::CreatorRule;
 use links::LinksRead;
 use objects::{CheckObjects, Look};
 use policy_lists::PolicyLists;
-use question_turns::QuestionTurns;
+use question_turns::{LiveWish, QuestionTurns};
 use remembered::{Pods, RememberedAnswers};
 use sources::Applying;
 
@@ -166,15 +166,22 @@ impl Observer {
         self.observe(name, how).await
     }
 
-    /// Observes from the API server. None if the request does not exist.
-    pub async fn live(&self, name: &Name) -> Result<Option<Observed>, ObserveError> {
+    /// Observes from the API server, again if an earlier observation was too old. None if the request does not exist.
+    pub async fn live(
+        &self,
+        name: &Name,
+        is_repeated: bool,
+    ) -> Result<Option<Observed>, ObserveError> {
         // Before the first read: a wait between the reads would let the earlier ones expire.
-        let holds = self.world.read().requests.holds(name);
-        let now = (self.clock)().mono;
-        let turn = self.turns.live(&name.namespace, holds, now).await;
+        let wish = LiveWish {
+            holds: self.world.read().requests.holds(name),
+            is_repeated,
+        };
+        let now = || (self.clock)().mono;
+        let turn = self.turns.live(&name.namespace, wish, now).await;
         let how = How {
             via: Via::Api,
-            freshness: Freshness::Live((self.clock)().mono),
+            freshness: Freshness::Live(now()),
             has_turn: turn.is_for_questions(),
         };
         self.observe(name, how).await

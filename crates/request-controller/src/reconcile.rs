@@ -161,6 +161,10 @@ impl Controller for Reconciler {
             }
             Err(problem) => {
                 worker::failed(&taken.job, &problem, &self.metrics.failures);
+                if let Job::Request(name) = &taken.job {
+                    // What it does not describe goes, whatever else could not be read.
+                    self.look_at_grants(name);
+                }
                 match problem {
                     ReconcileError::Apply(ApplyError::Unrecorded(_)) => Looked::FailedSafely,
                     ReconcileError::Observe(_)
@@ -196,8 +200,8 @@ impl Reconciler {
         if !plan.look_live {
             return self.carry_out(name, &seen, plan, since).await;
         }
-        for _ in 0..LOOKS {
-            let Some(seen) = self.observer.live(name).await? else {
+        for look in 0..LOOKS {
+            let Some(seen) = self.observer.live(name, look > 0).await? else {
                 return Ok(None);
             };
             let plan = plan::plan(&seen, (self.clock)(), self.terms);
@@ -211,6 +215,12 @@ impl Reconciler {
     /// An unreadable request describes no grant, so its grants are removed.
     async fn unreadable(&self, name: &Name, problem: &str) -> Result<(), ReconcileError> {
         warn!(problem, "the request cannot be read");
+        self.look_at_grants(name);
+        Ok(self.applier.refuse_unreadable(name, problem).await?)
+    }
+
+    /// Wakes the managed objects of a request.
+    fn look_at_grants(&self, name: &Name) {
         let wakes = {
             let state = self.world.read();
             let uid = state.requests.get(name).and_then(|it| it.uid.clone());
@@ -219,7 +229,6 @@ impl Reconciler {
         for (job, lane) in wakes.into_iter().flatten() {
             self.queue.wake(job, lane);
         }
-        Ok(self.applier.refuse_unreadable(name, problem).await?)
     }
 
     async fn carry_out(

@@ -222,6 +222,24 @@ fn a_managed_object_is_looked_at_unless_its_request_describes_it() {
 }
 
 #[test]
+fn a_request_that_takes_the_name_of_another_wakes_what_the_other_held() {
+    let mut state = with(&granted());
+    let mut role = Managed {
+        object: crate::seen::ManagedObject::Role(Err(crate::seen::Unread)),
+        metadata: ObjectMeta::default(),
+    };
+    let label = connectors_api::labels::ACCESS_REQUEST_UID.to_owned();
+    role.metadata.labels = Some(BTreeMap::from([(label, "r-uid".to_owned())]));
+    let key = Name::new("tools", "car-1");
+    let _ = state.grant(GrantKind::Role, &key, Some(&role));
+    let look = (Job::Grant(key), Urgency::Urgent);
+    let same = state.request(&name(), Ok(request("r", "r-uid", &Value::Null)));
+    assert!(!same.contains(&look), "{same:?}");
+    let other = state.request(&name(), Ok(request("r", "other-uid", &Value::Null)));
+    assert!(other.contains(&look), "{other:?}");
+}
+
+#[test]
 fn requests_over_the_limit_are_the_youngest_that_wait() {
     let mut state = State::default();
     for (name, uid) in [("a", "1"), ("b", "2"), ("c", "3")] {

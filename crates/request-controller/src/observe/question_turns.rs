@@ -44,6 +44,15 @@ impl Default for QuestionTurns {
     }
 }
 
+/// What a live observation is for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LiveWish {
+    /// The request may have a grant to revoke. It does not wait for those that may grant.
+    pub(super) holds: bool,
+    /// What an earlier observation had read was too old: its questions waited in many lines.
+    pub(super) is_repeated: bool,
+}
+
 /// The turn of a live observation, until it is dropped.
 pub(super) enum LiveTurn {
     /// It waits for none.
@@ -62,17 +71,25 @@ impl LiveTurn {
 }
 
 impl QuestionTurns {
-    /// Waits for the turn of a live observation. One that may have to revoke does not wait for those that may grant.
-    pub(super) async fn live(&self, namespace: &str, holds: bool, now: Instant) -> LiveTurn {
-        if holds {
-            LiveTurn::Free
-        } else if self.is_slow(namespace, now) {
-            let turn = self.question(namespace, EvaluationStage::BeforeGrant).await;
-            LiveTurn::Questions { _turn: turn }
-        } else {
+    /// Waits for the turn of a live observation.
+    pub(super) async fn live(
+        &self,
+        namespace: &str,
+        wish: LiveWish,
+        now: impl Fn() -> Instant,
+    ) -> LiveTurn {
+        if !wish.is_repeated && !self.is_slow(namespace, now()) {
+            if wish.holds {
+                return LiveTurn::Free;
+            }
             let turn = self.looks.take(namespace.to_owned()).await;
-            LiveTurn::Look { _turn: turn }
+            // An answer may have been slow meanwhile.
+            if !self.is_slow(namespace, now()) {
+                return LiveTurn::Look { _turn: turn };
+            }
         }
+        let turn = self.question(namespace, EvaluationStage::BeforeGrant);
+        LiveTurn::Questions { _turn: turn.await }
     }
 
     /// Waits for the turn of one question.
@@ -118,12 +135,25 @@ mod tests {
 
     use super::*;
 
-    fn taken(turns: &QuestionTurns, namespace: &str) -> Vec<LiveTurn> {
-        let mut taken = Vec::new();
-        while let Some(turn) = turns.live(namespace, false, Instant::now()).now_or_never() {
-            taken.push(turn);
-        }
-        taken
+    const NEW: LiveWish = LiveWish {
+        holds: false,
+        is_repeated: false,
+    };
+
+    /// All turns that can be had at once.
+    fn taken(turns: &QuestionTurns, namespace: &str, wish: LiveWish) -> Vec<LiveTurn> {
+        let next = || turns.live(namespace, wish, Instant::now).now_or_never();
+        std::iter::from_fn(next).take(2 * LIVE_FOR_ONE).collect()
+    }
+
+    fn questions(turns: &QuestionTurns, namespace: &str) -> usize {
+        let next = || {
+            turns
+                .question(namespace, EvaluationStage::BeforeGrant)
+                .now_or_never()
+        };
+        let taken: Vec<_> = std::iter::from_fn(next).collect();
+        taken.len()
     }
 
     #[tokio::test(start_paused = true)]
@@ -136,27 +166,57 @@ mod tests {
             ("quick", LIVE_FOR_ONE, false),
             ("new", LIVE_FOR_ONE, false),
         ] {
-            let taken = taken(&turns, namespace);
+            let taken = taken(&turns, namespace, NEW);
             assert_eq!(taken.len(), count, "{namespace}");
             let all = taken
                 .iter()
                 .all(|it| it.is_for_questions() == is_for_questions);
             assert!(all, "{namespace}");
-            let holds = turns.live(namespace, true, Instant::now()).now_or_never();
-            assert!(
-                holds.is_some_and(|it| !it.is_for_questions()),
-                "{namespace}"
-            );
+            let left = if is_for_questions { 0 } else { ASKED_FOR_ONE };
+            assert_eq!(questions(&turns, namespace), left, "{namespace}");
         }
-        // Questions of a quick namespace have their own limit.
-        let stage = EvaluationStage::BeforeGrant;
-        let mut questions = Vec::new();
-        while let Some(turn) = turns.question("quick", stage).now_or_never() {
-            questions.push(turn);
-        }
-        assert_eq!(questions.len(), ASKED_FOR_ONE);
-        let granted = turns.question("quick", EvaluationStage::AfterGrant);
+        let granted = turns.question("slow", EvaluationStage::AfterGrant);
         assert!(granted.now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_observation_that_may_revoke_waits_for_none_that_may_grant() {
+        let turns = QuestionTurns::default();
+        let _new = taken(&turns, "a", NEW);
+        let wish = LiveWish { holds: true, ..NEW };
+        let free = taken(&turns, "a", wish);
+        assert_eq!(free.len(), 2 * LIVE_FOR_ONE);
+        assert!(free.iter().all(|it| !it.is_for_questions()));
+        // Where answers are slow its questions need their turn, too, so that what it has read does not grow old.
+        turns.answered("slow", SLOW * 2, Instant::now());
+        assert!(
+            taken(&turns, "slow", wish)
+                .iter()
+                .all(LiveTurn::is_for_questions)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_repeated_observation_has_its_turn_for_questions_before_it_reads() {
+        let turns = QuestionTurns::default();
+        let repeated = LiveWish {
+            is_repeated: true,
+            ..NEW
+        };
+        let taken = taken(&turns, "quick", repeated);
+        assert_eq!(taken.len(), ASKED_FOR_ONE);
+        assert!(taken.iter().all(LiveTurn::is_for_questions));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_observation_that_waited_while_an_answer_was_slow_takes_the_turn_for_questions() {
+        let turns = QuestionTurns::default();
+        let first = taken(&turns, "a", NEW);
+        let mut waiting = Box::pin(turns.live("a", NEW, Instant::now));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        turns.answered("a", SLOW * 2, Instant::now());
+        drop(first);
+        assert!(waiting.await.is_for_questions());
     }
 
     #[tokio::test(start_paused = true)]

@@ -199,10 +199,14 @@ async fn what_is_read_live_does_not_grow_old_while_others_are_answered() {
         2,
     );
     // The first answer shows that the namespace is slow.
-    observer.live(&Cluster::request()).await.unwrap();
+    observer.live(&Cluster::request(), false).await.unwrap();
     let began = Instant::now();
     let looks = (0..24).map(async |_| {
-        let seen = observer.live(&Cluster::request()).await.unwrap().unwrap();
+        let seen = observer
+            .live(&Cluster::request(), false)
+            .await
+            .unwrap()
+            .unwrap();
         match seen.freshness {
             Freshness::Live(since) => since.elapsed(),
             Freshness::Cached => panic!("not read live"),

@@ -9,9 +9,13 @@ use crate::{
     apply::ApplyError,
     cache::Job,
     reconcile::ReconcileError,
-    testing::{ApiServer, Cluster},
+    testing::{ApiServer, Break, Cluster},
 };
-use service_kit::controller::queue::Urgency;
+use service_kit::controller::{
+    queue::{Looked, Taken, Urgency},
+    worker::Controller,
+};
+use tokio::time::Instant;
 
 const KINDS: [(&str, &str); 2] = [("rolebindings", "RoleBinding"), ("roles", "Role")];
 
@@ -105,6 +109,23 @@ async fn an_object_that_cannot_be_removed_holds_up_neither_the_sweep_nor_its_cou
     let again = controller.queue.take(&[Urgency::Urgent]).await;
     let kept = crate::api::Name::new("tools", "car-kept");
     assert_eq!(again.job, Job::Grant(kept), "it is tried again on its own");
+}
+
+#[tokio::test]
+async fn a_look_that_fails_has_the_grants_of_its_request_looked_at() {
+    let cluster = Cluster::granted().await;
+    end_pod(&cluster.server);
+    let controller = cluster.controller();
+    cluster.server.breaks(Break::Before(0));
+    let taken = Taken {
+        job: Job::Request(Cluster::request()),
+        since: Instant::now(),
+    };
+    assert_eq!(Controller::look(&controller, &taken).await, Looked::Failed);
+    controller.queue.open(Urgency::Urgent);
+    let next = controller.queue.take(&[Urgency::Urgent]).await;
+    let grant = crate::api::Name::new("tools", &grant_name());
+    assert_eq!(next.job, Job::Grant(grant));
 }
 
 #[tokio::test]
