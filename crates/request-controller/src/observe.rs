@@ -94,9 +94,9 @@ enum Via {
     Api,
 }
 
-/// How an observation reads and asks.
+/// ReadMode an observation reads and asks.
 #[derive(Clone, Copy)]
-struct How {
+struct ReadMode {
     via: Via,
     freshness: Freshness,
     /// Whether questions before a grant have their turn.
@@ -158,12 +158,12 @@ impl Observer {
 
     /// Observes from the caches. None if the request does not exist.
     pub async fn cached(&self, name: &Name) -> Result<Option<Observed>, ObserveError> {
-        let how = How {
+        let mode = ReadMode {
             via: Via::Caches,
             freshness: Freshness::Cached,
             has_turn: false,
         };
-        self.observe(name, how).await
+        self.observe(name, mode).await
     }
 
     /// Observes from the API server, again if an earlier observation was too old. None if the request does not exist.
@@ -179,23 +179,23 @@ impl Observer {
         };
         let now = || (self.clock)().mono;
         let turn = self.turns.live(&name.namespace, wish, now).await;
-        let how = How {
+        let mode = ReadMode {
             via: Via::Api,
             freshness: Freshness::Live(now()),
             has_turn: turn.is_for_questions(),
         };
-        self.observe(name, how).await
+        self.observe(name, mode).await
     }
 
-    async fn observe(&self, name: &Name, how: How) -> Result<Option<Observed>, ObserveError> {
-        let Some(request) = self.request(name, how.via).await? else {
+    async fn observe(&self, name: &Name, mode: ReadMode) -> Result<Option<Observed>, ObserveError> {
+        let Some(request) = self.request(name, mode.via).await? else {
             self.answers.forget(name);
             self.world.write().depends_on(name, |_| false);
             return Ok(None);
         };
         let links = Arc::new(LinksRead::default());
         self.world.write().sought.forget(name);
-        let seen = self.observe_request(name, request, how, &links);
+        let seen = self.observe_request(name, request, mode, &links);
         let seen = seen.await?;
         if needs_no_check(&seen) {
             links.has_sought_all();
@@ -217,10 +217,10 @@ impl Observer {
         &self,
         name: &Name,
         request: AccessRequest,
-        how: How,
+        mode: ReadMode,
         links: &Arc<LinksRead>,
     ) -> Result<Observed, ObserveError> {
-        let How { via, freshness, .. } = how;
+        let ReadMode { via, freshness, .. } = mode;
         let config = self.world.config().unwrap_or(Config::CLOSED);
         // Concurrently: each is a round trip, and a grant waits for all of them.
         let ((pod, whole), grants, tuple) = try_join!(
@@ -269,7 +269,7 @@ impl Observer {
         // After the connector: the list may wait for a turn or fail, but the deletion of a connector must revoke all
         // the same.
         let policies = self.policies(&seen.request, via).await?;
-        let look = Look::begin((via, how.has_turn), Arc::clone(links));
+        let look = Look::begin((via, mode.has_turn), Arc::clone(links));
         let Some(whole) = whole.map(WholePod::from) else {
             seen.frozen = self.frozen(&seen, &policies, None, &look).await?;
             return Ok(seen);

@@ -44,12 +44,12 @@ impl Default for QuestionTurns {
     }
 }
 
-/// What a live observation is for.
+/// The purpose of a live observation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LiveWish {
     /// The request may have a grant to revoke. It does not wait for those that may grant.
     pub(super) holds: bool,
-    /// What an earlier observation had read was too old: its questions waited in many lines.
+    /// The reads of an earlier observation were too old: its questions waited in many lines.
     pub(super) is_repeated: bool,
 }
 
