@@ -144,15 +144,22 @@ fn the_end_of_a_policy_reaches_what_it_granted_and_an_edit_does_not() {
     assert_eq!(waiting.policy(&Name::new("elsewhere", "p"), None), []);
 }
 
+/// A Role with the label of the request, which is not read any further.
+fn unread_role() -> Managed {
+    let label = connectors_api::labels::ACCESS_REQUEST_UID.to_owned();
+    Managed {
+        object: crate::seen::ManagedObject::Role(Err(crate::seen::Unread)),
+        metadata: ObjectMeta {
+            labels: Some(BTreeMap::from([(label, "r-uid".to_owned())])),
+            ..ObjectMeta::default()
+        },
+    }
+}
+
 #[test]
 fn what_a_deleted_request_held_is_looked_at() {
     let mut state = with(&granted());
-    let mut role = Managed {
-        object: crate::seen::ManagedObject::Role(Err(crate::seen::Unread)),
-        metadata: ObjectMeta::default(),
-    };
-    let label = connectors_api::labels::ACCESS_REQUEST_UID.to_owned();
-    role.metadata.labels = Some(BTreeMap::from([(label, "r-uid".to_owned())]));
+    let role = unread_role();
     let grant = Name::new("tools", "car-1");
     let urgent = (Job::Grant(grant.clone()), Urgency::Urgent);
     assert_eq!(
@@ -224,12 +231,7 @@ fn a_managed_object_is_looked_at_unless_its_request_describes_it() {
 #[test]
 fn a_request_that_takes_the_name_of_another_wakes_what_the_other_held() {
     let mut state = with(&granted());
-    let mut role = Managed {
-        object: crate::seen::ManagedObject::Role(Err(crate::seen::Unread)),
-        metadata: ObjectMeta::default(),
-    };
-    let label = connectors_api::labels::ACCESS_REQUEST_UID.to_owned();
-    role.metadata.labels = Some(BTreeMap::from([(label, "r-uid".to_owned())]));
+    let role = unread_role();
     let key = Name::new("tools", "car-1");
     let _ = state.grant(GrantKind::Role, &key, Some(&role));
     let look = (Job::Grant(key), Urgency::Urgent);

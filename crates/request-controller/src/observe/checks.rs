@@ -329,20 +329,15 @@ impl Observer {
             let asked = Instant::now();
             // The objects are copied into the message only now. Waiting questions share them.
             let said = self.evaluator.evaluate(question.into_message()).await;
-            if is_new {
-                self.turns
-                    .answered(namespace, asked.elapsed(), Instant::now());
-            }
-            said
+            (said, asked.elapsed())
         };
         let until = look.until.min(Instant::now() + LIMIT);
         let said = timeout_at(until, asked).await;
-        said.unwrap_or_else(|_| {
-            if is_new {
-                self.turns.answered(namespace, LIMIT, Instant::now());
-            }
-            Err(Unanswered::Late(LIMIT))
-        })
+        let (said, took) = said.unwrap_or((Err(Unanswered::Late(LIMIT)), LIMIT));
+        if is_new {
+            self.turns.answered(namespace, took, (self.clock)().mono);
+        }
+        said
     }
 }
 

@@ -45,7 +45,7 @@ impl Default for QuestionTurns {
 }
 
 /// The purpose of a live observation.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct LiveWish {
     /// The request may have a grant to revoke. It does not wait for those that may grant.
     pub(super) holds: bool,

@@ -240,12 +240,7 @@ impl<'a> Installation<'a> {
         let is_other = container["resources"]["requests"]["cpu"] == other;
         let cpu = if is_other { present } else { other };
         let values = json!({"csiNode": {"resources": {"requests": {"cpu": cpu}}}});
-        // Helm writes the ConfigMap of the values again.
-        let _back = self.until_dropped(vec![Back::Configured {
-            key: SCHEDULING_GATE,
-            value: "Release",
-        }]);
-        install::upgrade(self.gate.scene().kubectl(), &values).unwrap();
+        self.upgrade(&values).unwrap();
         self.wait_until_ready(service);
         let after = pods();
         assert!(!after.is_empty());
@@ -266,8 +261,16 @@ impl<'a> Installation<'a> {
 
     fn set_token_lifetime(&self, lifetime: Duration) -> Result<(), InstallError> {
         let token = json!({"expirationSeconds": lifetime.as_secs()});
-        let values = json!({"csiNode": {"proxyToken": token}});
-        install::upgrade(self.gate.scene().kubectl(), &values)
+        self.upgrade(&json!({"csiNode": {"proxyToken": token}}))
+    }
+
+    fn upgrade(&self, values: &Value) -> Result<(), InstallError> {
+        // Helm writes the ConfigMap of the values again, also in an upgrade that fails.
+        let _back = self.until_dropped(vec![Back::Configured {
+            key: SCHEDULING_GATE,
+            value: "Release",
+        }]);
+        install::upgrade(self.gate.scene().kubectl(), values)
     }
 
     pub(crate) fn wait_until_ready(&self, service: &str) {
