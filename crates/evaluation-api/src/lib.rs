@@ -43,3 +43,7 @@ pub const MOST_QUESTIONS: usize = 1024;
 
 /// The limit of a message in either direction. A longer message is refused, never truncated.
 pub const LONGEST_MESSAGE: usize = 8 * 1024 * 1024;
+
+/// The number of concurrent calls with objects that the service reads of one caller. Further ones wait, unread. A caller
+/// with many questions selects among them by itself.
+pub const MOST_OBJECT_CALLS: usize = 8;

@@ -9,6 +9,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use evaluation_api::MOST_OBJECT_CALLS;
 use service_kit::quota::{self, Quota};
 use tokio::time::timeout;
 
@@ -17,10 +18,9 @@ use crate::error::Refused;
 use crate::metrics::Metrics;
 use crate::stream_memory::{StreamBudget, StreamMemory};
 
-/// Messages with objects that are in memory at the same time: of all callers, and of one. One caller has fewer than
-/// may be evaluated before a grant, so that others find a place.
+/// Messages with objects of all callers that are in memory at the same time. One caller has fewer than may be evaluated
+/// before a grant, so that others find a place.
 pub(crate) const MESSAGES: usize = 12;
-const MESSAGES_OF_ONE: usize = 8;
 /// The same for messages with many questions.
 const BATCHES: usize = 24;
 const BATCHES_OF_ONE: usize = 8;
@@ -93,7 +93,7 @@ impl Quotas {
             metrics,
             calls: Quota::per_tenant(limits.calls),
             streams: Quota::per_tenant(limits.streams),
-            messages: Quota::new(MESSAGES, MESSAGES_OF_ONE),
+            messages: Quota::new(MESSAGES, MOST_OBJECT_CALLS),
             batches: Quota::new(BATCHES, BATCHES_OF_ONE),
             questions: Quota::per_tenant(QUESTIONS),
             memory: Arc::default(),
@@ -201,7 +201,7 @@ mod tests {
             refused,
             [Some(Refused::TooManyCalls), Some(Refused::TooManyStreams)]
         ));
-        let messages: Vec<_> = (0..MESSAGES_OF_ONE)
+        let messages: Vec<_> = (0..MOST_OBJECT_CALLS)
             .map(|_| greedy.message().now_or_never().unwrap())
             .collect();
         let questions: Vec<_> = (0..QUESTIONS)

@@ -82,6 +82,9 @@ pub enum ObserveError {
     /// The objects between the pod and its approvals take too long to read or to judge.
     #[error("the objects between the pod and its approvals were not read in time")]
     LinksLate,
+    /// Other reconciliations of the same namespace read live before they grant.
+    #[error("namespace {0} has slow checks or many requests, and too many looks read for them")]
+    CrowdedLooks(String),
     /// Other reconciliations list the policies of the same namespace.
     #[error("namespace {0} has many policies, and too many looks read them")]
     CrowdedPolicies(String),
@@ -94,7 +97,7 @@ enum Via {
     Api,
 }
 
-/// ReadMode an observation reads and asks.
+/// The way in which an observation reads and asks.
 #[derive(Clone, Copy)]
 struct ReadMode {
     via: Via,
@@ -178,7 +181,7 @@ impl Observer {
             is_repeated,
         };
         let now = || (self.clock)().mono;
-        let turn = self.turns.live(&name.namespace, wish, now).await;
+        let turn = self.turns.live(&name.namespace, wish, now).await?;
         let mode = ReadMode {
             via: Via::Api,
             freshness: Freshness::Live(now()),

@@ -14,6 +14,10 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+mod limiter;
+
+pub use limiter::{FairLimiter, FairPermit};
+
 /// A queue in which each tenant has a queue of its own, and the next item is that of the next tenant.
 #[derive(Debug)]
 pub struct FairLine<K, T> {

@@ -16,11 +16,11 @@ use connectors_api::{
     reason::AccessCheckReady,
     shared_fields::FieldPath,
 };
+use evaluation_api::LONGEST_MESSAGE;
 use evaluation_api::access::wire_time;
 use evaluation_api::v1::{
     Candidates, CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse, EvaluationStage,
 };
-use futures::future::OptionFuture;
 use jiff::Timestamp;
 use serde_json::Value;
 use service_kit::{chance, report};
@@ -39,7 +39,7 @@ use crate::{
     evidence::{self, ListRoom},
     grant,
     seen::{EvidenceState, PolicyJudgement},
-    selection::{self, FoundCandidates},
+    selection::{self, CheckTrouble, FoundCandidates},
     snapshot,
     verdict::{self, EvidenceLook, FollowedRef},
 };
@@ -48,6 +48,10 @@ use crate::{
 /// sweep, which reconciles everything, does not repeat all questions at once.
 const REMEMBERED: Duration = Duration::from_mins(15);
 const SPREAD: Duration = Duration::from_mins(30);
+const MIB: usize = 1024 * 1024;
+/// The limit of objects that all checks of a policy select. The policy, the pod and the objects between them need the rest
+/// of a message.
+const MOST_TEXT: usize = LONGEST_MESSAGE - MIB;
 /// A later answer would be too old for a grant anyway.
 const LIMIT: Duration = Duration::from_secs(4);
 
@@ -75,8 +79,12 @@ impl Observer {
         let namespace = &request.spec.context.object_ref.namespace;
         // Held until the answer has arrived, because large lists stay in memory for that time.
         let _turn = self.objects.turn(&wanted, namespace, look).await?;
+        let mut objects = ObjectRoom::default();
         for wanted in &wanted {
-            found.push(self.objects.find(wanted, namespace, look).await?);
+            found.push(match objects.left() {
+                Ok(()) => objects.take(self.objects.find(wanted, namespace, look).await?),
+                Err(trouble) => Err(trouble),
+            });
         }
         let lineage = self
             .lineage_of_checks(request, compiled, pod, &mut found, look)
@@ -321,23 +329,56 @@ impl Observer {
         look: &Look,
     ) -> Result<EvaluateChecksResponse, Unanswered> {
         let stage = question.stage;
-        let is_new = stage == EvaluationStage::BeforeGrant;
+        // A time in line says nothing about the namespace.
+        let asked_at = OnceLock::new();
         let asked = async {
-            let turn = !(look.has_turn && is_new);
-            let turn = turn.then(|| self.turns.question(namespace, stage));
-            let _turn = OptionFuture::from(turn).await;
-            let asked = Instant::now();
+            let turn = self.turns.question(namespace, stage, look.has_turn);
+            let _turn = turn.await;
+            let _first = asked_at.set(Instant::now());
             // The objects are copied into the message only now. Waiting questions share them.
-            let said = self.evaluator.evaluate(question.into_message()).await;
-            (said, asked.elapsed())
+            self.evaluator.evaluate(question.into_message()).await
         };
         let until = look.until.min(Instant::now() + LIMIT);
         let said = timeout_at(until, asked).await;
-        let (said, took) = said.unwrap_or((Err(Unanswered::Late(LIMIT)), LIMIT));
-        if is_new {
-            self.turns.answered(namespace, took, (self.clock)().mono);
+        if stage == EvaluationStage::BeforeGrant
+            && let Some(asked_at) = asked_at.get()
+        {
+            let now = (self.clock)().mono;
+            self.turns.answered(namespace, asked_at.elapsed(), now);
         }
-        said
+        said.unwrap_or(Err(Unanswered::Late(LIMIT)))
+    }
+}
+
+/// The bytes of objects that the checks of one policy may still select. Without it each of them could hold as much as one
+/// list may return, for a question that is too long to be sent.
+struct ObjectRoom(usize);
+
+impl Default for ObjectRoom {
+    fn default() -> Self {
+        Self(MOST_TEXT)
+    }
+}
+
+impl ObjectRoom {
+    /// The objects of a check, if there is room for all of them. Without it there is none for later checks either.
+    fn take(&mut self, found: FoundCandidates) -> FoundCandidates {
+        let found = found?;
+        let bytes: usize = found.texts.iter().map(|it| it.len()).sum();
+        self.0 = self.0.saturating_sub(bytes);
+        self.left().map(|()| found)
+    }
+
+    fn left(&self) -> Result<(), (CheckTrouble, String)> {
+        if self.0 > 0 {
+            return Ok(());
+        }
+        let message = format!(
+            "the objects of the policy's checks have more than {} MiB together, which is too much to be judged; select \
+             fewer",
+            MOST_TEXT / MIB
+        );
+        Err((CheckTrouble::ObjectUnreadable, message))
     }
 }
 
@@ -483,4 +524,35 @@ fn texts(shared: &[FieldPath]) -> Vec<String> {
 
 fn bytes(object: &Value) -> Vec<u8> {
     object.to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::selection::CheckCandidates;
+
+    fn objects(bytes: usize) -> CheckCandidates {
+        CheckCandidates {
+            texts: vec!["x".repeat(bytes).into()],
+            unread: None,
+        }
+    }
+
+    #[test]
+    fn checks_select_together_what_fits_into_a_message_and_then_say_why_no_more() {
+        let mut room = ObjectRoom::default();
+        assert!(room.take(Ok(CheckCandidates::default())).is_ok());
+        assert!(room.take(Ok(objects(MOST_TEXT / 2))).is_ok());
+        // Trouble of its own takes no room.
+        let missing = (CheckTrouble::KindMissing, "missing".to_owned());
+        assert_eq!(room.take(Err(missing.clone())).err(), Some(missing));
+        assert!(room.take(Ok(objects(MOST_TEXT / 2 - 1))).is_ok());
+        assert!(room.left().is_ok());
+        let (trouble, message) = room.take(Ok(objects(1))).err().unwrap();
+        assert_eq!(trouble, CheckTrouble::ObjectUnreadable);
+        assert!(message.contains("more than 7 MiB together"), "{message}");
+        // Not even the next one is listed.
+        assert!(room.left().is_err());
+        assert!(room.take(Ok(CheckCandidates::default())).is_err());
+    }
 }

@@ -153,8 +153,8 @@ async fn an_answer_about_something_else_is_not_remembered_at_all() {
     assert_ne!(cluster.status()["conditions"].to_string(), wrong);
 }
 
-/// Takes a second for each answer.
-struct Slow(Arc<dyn Evaluator>);
+/// Takes so long for each answer.
+struct Slow(Arc<dyn Evaluator>, Duration);
 
 impl Evaluator for Slow {
     fn mounts(
@@ -176,10 +176,37 @@ impl Evaluator for Slow {
         question: EvaluateChecksRequest,
     ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
         Box::pin(async move {
-            sleep(Duration::from_secs(1)).await;
+            sleep(self.1).await;
             self.0.evaluate(question).await
         })
     }
+}
+
+/// An observer whose evaluator takes so long for each answer.
+fn slow_observer(cluster: &Cluster, controller: &Reconciler, answer: Duration) -> Observer {
+    let wall = (controller.clock)().wall;
+    Observer::new(
+        Arc::clone(&controller.world),
+        controller.live.clone(),
+        Arc::new(Slow(cluster.evaluator(), answer)),
+        Arc::new(move || Now {
+            wall,
+            mono: Instant::now(),
+        }),
+        2,
+    )
+}
+
+/// The age of what each of so many observations has read, when all began at the same time.
+async fn ages_of_live_reads(observer: &Observer, count: usize) -> Vec<Duration> {
+    let looks = (0..count).map(async |_| {
+        let seen = observer.live(&Cluster::request(), false).await;
+        match seen.unwrap().unwrap().freshness {
+            Freshness::Live(since) => since.elapsed(),
+            Freshness::Cached => panic!("not read live"),
+        }
+    });
+    join_all(looks).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,37 +214,32 @@ async fn what_is_read_live_does_not_grow_old_while_others_are_answered() {
     let cluster = Cluster::new();
     cluster.approval("approved");
     let controller = cluster.controller();
-    let wall = (controller.clock)().wall;
-    let observer = Observer::new(
-        Arc::clone(&controller.world),
-        controller.live.clone(),
-        Arc::new(Slow(cluster.evaluator())),
-        Arc::new(move || Now {
-            wall,
-            mono: Instant::now(),
-        }),
-        2,
-    );
+    let observer = slow_observer(&cluster, &controller, Duration::from_secs(1));
     // The first answer shows that the namespace is slow.
-    observer.live(&Cluster::request(), false).await.unwrap();
+    ages_of_live_reads(&observer, 1).await;
     let began = Instant::now();
-    let looks = (0..24).map(async |_| {
-        let seen = observer
-            .live(&Cluster::request(), false)
-            .await
-            .unwrap()
-            .unwrap();
-        match seen.freshness {
-            Freshness::Live(since) => since.elapsed(),
-            Freshness::Cached => panic!("not read live"),
-        }
-    });
-    let ages = join_all(looks).await;
+    let ages = ages_of_live_reads(&observer, 24).await;
     assert!(
         ages.iter().all(|it| *it < Duration::from_secs(2)),
         "{ages:?}"
     );
     assert!(began.elapsed() >= Duration::from_secs(8), "three at a time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_waited_in_line_does_not_make_its_namespace_slow() {
+    let cluster = Cluster::new();
+    cluster.approval("approved");
+    let controller = cluster.controller();
+    let answer = Duration::from_millis(200);
+    let observer = slow_observer(&cluster, &controller, answer);
+    let name = Cluster::request();
+    let began = Instant::now();
+    join_all((0..24).map(|_| observer.cached(&name))).await;
+    assert!(began.elapsed() >= 8 * answer, "three at a time");
+    // Observations of a quick namespace read side by side, and their questions wait afterwards.
+    let ages = ages_of_live_reads(&observer, 8).await;
+    assert!(ages.iter().any(|it| *it >= 2 * answer), "{ages:?}");
 }
 
 /// What a reconciliation has read may be out of date before its end.
@@ -228,7 +250,7 @@ async fn while_a_request_is_looked_at_each_object_wakes_it() {
     controller.observer = Observer::new(
         Arc::clone(&controller.world),
         controller.live.clone(),
-        Arc::new(Slow(cluster.evaluator())),
+        Arc::new(Slow(cluster.evaluator(), Duration::from_secs(1))),
         Arc::clone(&controller.clock),
         2,
     );

@@ -195,6 +195,42 @@ async fn objects_that_are_not_kept_are_read_live() {
     );
 }
 
+/// Each check alone lists less than one list may return.
+#[tokio::test]
+async fn the_checks_of_a_policy_find_together_no_more_than_one_question_takes() {
+    let found = async |checks: usize| {
+        let cluster = Cluster::new();
+        cluster.approval("approved");
+        for number in 0..13 {
+            let mut object = cluster.server.named("configmaps", "approval-1").unwrap();
+            object["metadata"]["name"] = format!("large-{number}").into();
+            object["metadata"]["uid"] = format!("large-uid-{number}").into();
+            object["data"] = json!({"padding": "x".repeat(240 * 1024)});
+            cluster.server.put("configmaps", object);
+        }
+        let name = cluster.server.all("accesspolicies")[0]["metadata"]["name"].clone();
+        cluster
+            .server
+            .change("accesspolicies", name.as_str().unwrap(), |policy| {
+                let all = &mut policy["spec"]["checkGrantedPermission"]["spec"]["checks"];
+                let copy = |number: usize| {
+                    let mut check = all[0].clone();
+                    check["name"] = format!("check-{number}").into();
+                    check
+                };
+                *all = (0..checks).map(copy).collect();
+            });
+        let controller = cluster.controller();
+        look(&controller).await.unwrap();
+        (cluster.phase(), cluster.status().to_string())
+    };
+    let (phase, _) = found(2).await;
+    assert_eq!(phase, "Granted");
+    let (phase, status) = found(3).await;
+    assert_eq!(phase, "Pending");
+    assert!(status.contains("its checks cannot be judged"), "{status}");
+}
+
 #[tokio::test]
 async fn policies_that_are_not_kept_are_read_live() {
     let cluster = Cluster::new();
