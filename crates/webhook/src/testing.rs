@@ -41,8 +41,8 @@ struct State {
     open: std::collections::BTreeSet<String>,
     fault: Option<Fault>,
     hangs: bool,
-    /// How long reviews take, which are then answered.
-    slow: Option<Duration>,
+    /// How long the answers to calls of a method take.
+    slow: Option<(Method, Duration)>,
     waiting: usize,
 }
 
@@ -154,8 +154,9 @@ impl FakeApi {
         self.0.lock().unwrap().hangs = true;
     }
 
-    pub(crate) fn slow_reviews(&self, takes: Duration) {
-        self.0.lock().unwrap().slow = Some(takes);
+    /// From now on the answers to calls of a method arrive so long after they were found.
+    pub(crate) fn delay(&self, method: Method, takes: Duration) {
+        self.0.lock().unwrap().slow = Some((method, takes));
     }
 
     /// Calls that are not answered.
@@ -206,17 +207,22 @@ impl FakeApi {
         }
         let (slow, hangs) = {
             let state = self.0.lock().unwrap();
-            (
-                state.slow.filter(|_| request.method() == Method::POST),
-                state.hangs,
-            )
+            let slow = state.slow.as_ref();
+            let slow = slow.filter(|(method, _)| method == request.method());
+            (slow.map(|(_, takes)| *takes), state.hangs)
         };
-        if let Some(slow) = slow {
-            tokio::time::sleep(slow).await;
-        } else if hangs {
+        if hangs && slow.is_none() {
             self.0.lock().unwrap().waiting += 1;
             std::future::pending::<()>().await;
         }
+        let answer = self.answer(request).await;
+        if let Some(slow) = slow {
+            tokio::time::sleep(slow).await;
+        }
+        answer
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<Full<Bytes>> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let path = parts.uri.path();

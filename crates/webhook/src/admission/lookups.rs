@@ -77,7 +77,7 @@ pub(crate) struct Lookups {
     calls: PeerQuota,
     names: PeerQuota,
     classes: Arc<Semaphore>,
-    /// Whether pods get the scheduling gate, and since when that is known. One call at a time asks.
+    /// Whether pods get the scheduling gate, and when that was asked. One call at a time asks.
     gates: Arc<Mutex<Option<(Instant, bool)>>>,
 }
 
@@ -170,16 +170,19 @@ impl Lookups {
     /// Whether new pods get the scheduling gate. The question takes no place of those that requests and policies need:
     /// they are refused without one.
     pub(crate) async fn gates_pods(&self) -> bool {
+        let came = Instant::now();
         let mut known = self.gates.lock().await;
-        if let Some((since, gates_pods)) = *known
-            && since.elapsed() < GATES_KNOWN
+        if let Some((asked, gates_pods)) = *known
+            && (came <= asked || asked.elapsed() < GATES_KNOWN)
         {
             return gates_pods;
         }
+        // The answer may be as old as its question.
+        let asked = Instant::now();
         let found = self.read_configuration().await;
         let config = found.and_then(|it| it.config());
         let gates_pods = config.is_some_and(Config::gates_pods);
-        *known = Some((Instant::now(), gates_pods));
+        *known = Some((asked, gates_pods));
         gates_pods
     }
 

@@ -329,7 +329,7 @@ async fn an_api_server_that_does_not_answer_is_not_waited_for_longer_than_we_are
         let api = cluster();
         api.hang();
         if let Some(takes) = reviews_take {
-            api.slow_reviews(takes);
+            api.delay(Method::POST, takes);
         }
         for path in [MUTATE, VALIDATE] {
             let object = object((path == VALIDATE).then_some("u1"));

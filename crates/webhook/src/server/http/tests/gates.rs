@@ -8,15 +8,24 @@ const PODS: &str = "/mutate/pods";
 
 fn configured(data: &Value) -> FakeApi {
     let api = FakeApi::default();
-    let metadata = json!({"name": "connectors-config", "namespace": NAMESPACE});
-    let object =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
-    api.put(&config_map("connectors-config"), object);
+    api.put(&config_map("connectors-config"), of_data(data));
     api
 }
 
+/// The configuration with approvals, and what it says about the gate.
+fn configuration(gate: &str) -> Value {
+    of_data(&json!({"enable-connectors-approval": "true", "scheduling-gate": gate}))
+}
+
+fn of_data(data: &Value) -> Value {
+    let metadata = json!({"name": "connectors-config", "namespace": NAMESPACE});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+}
+
 fn on() -> FakeApi {
-    configured(&json!({"enable-connectors-approval": "true", "scheduling-gate": "Set"}))
+    let api = FakeApi::default();
+    api.put(&config_map("connectors-config"), configuration("Set"));
+    api
 }
 
 fn mounting() -> Value {
@@ -101,6 +110,47 @@ async fn any_number_of_pods_takes_one_call_in_a_second_and_no_place_of_requests(
             .iter()
             .all(|it| it["allowed"] == true && it["patch"].is_null())
     );
+}
+
+/// Pods come all the time. Their use does not keep an old answer.
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_configuration_counts_within_a_second_however_many_pods_come() {
+    let api = on();
+    let handler = handler(&api);
+    let pod = asked(&mounting());
+    for second in 0..10 {
+        let word = if second % 2 == 0 { "Set" } else { "Release" };
+        api.put(&config_map("connectors-config"), configuration(word));
+        let mut gated = Vec::new();
+        for _ in 0..11 {
+            let answer = ask_of(&handler, PODS, &pod).await;
+            gated.push(answer["patch"].is_string());
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+        assert_eq!(gated[10], second % 2 == 0, "{second}: {gated:?}");
+    }
+    assert!(api.calls().len() <= 11);
+}
+
+/// An answer that took long may be as old as its question.
+#[tokio::test(start_paused = true)]
+async fn what_is_known_of_the_configuration_counts_from_the_question_on() {
+    let api = on();
+    api.delay(Method::GET, Duration::from_millis(900));
+    let handler = handler(&api);
+    let pod = asked(&mounting());
+    let ask = async || ask_of(&handler, PODS, &pod).await["patch"].is_string();
+    assert!(ask().await);
+    api.put(&config_map("connectors-config"), configuration("Release"));
+    assert!(ask().await, "900 ms old");
+    tokio::time::advance(Duration::from_millis(100)).await;
+    assert!(!ask().await, "1000 ms old");
+    // One question serves all that came before it.
+    tokio::time::advance(Duration::from_secs(1)).await;
+    api.calls();
+    let answers = join_all((0..100).map(|_| ask())).await;
+    assert!(answers.iter().all(|it| !it));
+    assert_eq!(api.calls().len(), 1);
 }
 
 #[tokio::test]
