@@ -43,8 +43,8 @@ use crate::{
 
 /// The name of the leader's lease, and of this controller in metrics.
 const LEASE: &str = "request-controller";
-/// The number of concurrent reconciliations. Most of them wait for the API server.
-const WORKERS: usize = 64;
+/// The number of concurrent reconciliations. With 64 of them a thousand grants take as long.
+const WORKERS: usize = 24;
 /// The backoff of a failed job, or of one whose writes another process undoes each time. Urgent jobs have shorter
 /// pauses.
 const PAUSES: Pauses = Pauses {
@@ -171,9 +171,9 @@ pub fn start(
     Ok(())
 }
 
-/// The queue, with shares for the namespaces that cause jobs.
+/// The queue, with shares for the namespaces that cause jobs: none has more than half of a lane's workers.
 pub(crate) fn queue(world: Arc<World>) -> Queue<Job> {
-    let most = Shares::Each([URGENT_WORKERS / 2, WORKERS / 4]);
+    let most = Shares::Each([URGENT_WORKERS / 2, WORKERS / 2]);
     Queue::shared(most, PAUSES, move |job| {
         let (Job::Request(name) | Job::Grant(name) | Job::Gate(name)) = job;
         let asker = match job {

@@ -24,7 +24,7 @@ const ASKED_BEFORE_GRANT: usize = MOST_OBJECT_CALLS / 2;
 const ASKED_FOR_ONE: usize = 3;
 /// The limit of concurrent live observations that may grant, where answers come at once. Each holds up to some megabytes
 /// of objects.
-const LIVE: usize = 16;
+const LIVE: usize = 24;
 /// The same for one namespace.
 const LIVE_FOR_ONE: usize = 8;
 /// The same where answers are slow, of all namespaces. Such observations take no place from the others.
