@@ -246,6 +246,21 @@ mod tests {
     }
 
     #[test]
+    fn kinds_of_pipelines_and_of_their_gate_are_read_without_a_setting() {
+        for (api_version, name, expected) in [
+            ("openshift-pipelines.org/v1alpha1", "ApprovalTask", true),
+            ("openshift-pipelines.org/v1alpha1", "ApprovalRequest", true),
+            ("openshift-pipelines.org/v1alpha1", "Other", false),
+            ("tekton.dev/v1", "PipelineRun", true),
+            ("v1", "ConfigMap", false),
+            ("example.com/v1", "Approval", false),
+        ] {
+            let needs = of(&kind(api_version, name));
+            assert_eq!(needs.read_by_default, expected, "{api_version} {name}");
+        }
+    }
+
+    #[test]
     fn the_kinds_of_two_rows_differ_and_their_groups_are_in_lower_case() {
         let rows: Vec<_> = SYSTEMS.iter().copied().flatten().collect();
         for (index, row) in rows.iter().enumerate() {

@@ -107,5 +107,6 @@ mod tests {
         }
         let (entries, bytes) = cache.connectors.size();
         assert!(entries <= 512 && bytes <= 16 << 20, "{entries} {bytes}");
+        assert!(entries * 4 * 20_000 <= bytes, "{entries} {bytes}");
     }
 }

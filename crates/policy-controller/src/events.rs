@@ -70,3 +70,57 @@ impl Events {
         self.0.publish(news, &about).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use connectors_api::{class_reason::ClassEvent, policy_reason::Event};
+    use serde_json::{Value, json};
+    use testkit::{ApiServer, Caller};
+
+    use super::*;
+    use crate::testing::{api_server, owner};
+
+    fn events(server: &ApiServer) -> Events {
+        Events::new(server.client(&Caller::admin()), "test")
+    }
+
+    /// The object that the only event is about.
+    fn regarding(server: &ApiServer) -> Value {
+        let [event] = server.list("events").try_into().unwrap();
+        event["regarding"].clone()
+    }
+
+    #[tokio::test]
+    async fn an_event_names_its_policy_by_kind_name_and_uid() {
+        let server = api_server();
+        let told = Told {
+            event: Event::PermissionRestored,
+            note: "note".to_owned(),
+        };
+        events(&server).tell(&owner(), vec![told]).await;
+        let expected = json!({
+            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+            "namespace": "tools", "name": "p", "uid": "uid-p",
+        });
+        assert_eq!(regarding(&server), expected);
+    }
+
+    #[tokio::test]
+    async fn an_event_names_its_class_by_kind_name_and_uid() {
+        let server = api_server();
+        let class = ClassRef {
+            name: "harbor".to_owned(),
+            uid: "uid-c".to_owned(),
+        };
+        let told = ToldOfClass {
+            event: ClassEvent::TemplatesUnreadable,
+            note: "note".to_owned(),
+        };
+        events(&server).tell_class(&class, told).await;
+        let expected = json!({
+            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "ConnectorClass",
+            "name": "harbor", "uid": "uid-c",
+        });
+        assert_eq!(regarding(&server), expected);
+    }
+}

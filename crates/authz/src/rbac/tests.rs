@@ -10,7 +10,7 @@ use super::reach::Reached;
 use super::rule::Rule;
 use super::{RbacIndex, RoleId};
 use crate::pool::TextPool;
-use crate::{Attributes, ResourceRequest, Target, User};
+use crate::{Attributes, Authorizer, ResourceRequest, Target, User};
 
 const GRANTS: usize = 5_000;
 
@@ -263,6 +263,32 @@ fn many_bindings_of_one_role_say_nothing_about_its_neighbours() {
         assert_eq!(allowed("pipeline", 0), bindings);
         assert_eq!((allowed("other", 1000), allowed("other", 1001)), (1, 1));
         assert_eq!(allowed("other", 0), 0, "{bindings} bindings");
+    }
+}
+
+#[test]
+fn a_missing_role_is_reported_only_to_those_that_it_is_bound_to() {
+    for missing in [1, 8, 9, 100] {
+        let mut index = RbacIndex::default();
+        grant(&mut index, 0);
+        for number in 1..=missing {
+            let mut binding = binding(number, &format!("missing-{number}"));
+            for subject in binding.subjects.iter_mut().flatten() {
+                subject.name = "other".to_owned();
+            }
+            index.apply(&binding).unwrap();
+        }
+        let reason = |user: &str| {
+            let user = User::service_account("apps", user);
+            let question = Attributes {
+                user: &user,
+                verb: "*",
+                target: Target::Resource(harbor("connectors/apis")),
+            };
+            index.authorize(&question).reason
+        };
+        assert_eq!(reason("pipeline"), "", "{missing} missing roles");
+        assert_ne!(reason("other"), "", "{missing} missing roles");
     }
 }
 

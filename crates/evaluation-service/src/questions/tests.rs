@@ -4,7 +4,7 @@ use allocation_counter::measure;
 use evaluation_api::access::{Decision, Gating, Requestable};
 use proptest::prelude::*;
 
-use super::weights::{NAMESPACE_PLACE, QUESTION_PLACE};
+use super::weights::{BLOCK, NAMESPACE_PLACE, QUESTION_PLACE};
 use super::*;
 use crate::caller_identity::CallerIdentity;
 use crate::fixtures::question;
@@ -200,6 +200,29 @@ fn what_is_said_takes_as_much_however_long_it_is() {
     let (short, _) = taken(&asked, "x");
     // One answer is on its way.
     assert!(long <= short + 100_000, "{long} and {short}");
+}
+
+/// Each question is about another namespace, and the tables have their places already.
+#[test]
+fn a_namespace_takes_no_more_than_it_weighs_with_the_overhead_of_its_blocks() {
+    let mut questions = questions();
+    let asked: Vec<_> = (0..500)
+        .map(|id| about(&format!("{id:063}"), "a"))
+        .collect();
+    let open = |questions: &mut Questions| {
+        for (id, asked) in (0..).zip(&asked) {
+            questions.open(id, asked.clone()).unwrap();
+        }
+    };
+    open(&mut questions);
+    (0..500).for_each(|id| questions.close(id));
+    let before = questions.memory.weight();
+    let info = measure(|| open(&mut questions));
+    let block = i64::try_from(BLOCK).unwrap();
+    let taken = info.bytes_current + info.count_current * block;
+    let weight = questions.memory.weight() - before;
+    let weight = i64::try_from(weight).unwrap();
+    assert!(taken <= weight, "{taken} of {weight}");
 }
 
 #[test]

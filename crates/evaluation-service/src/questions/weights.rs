@@ -8,7 +8,7 @@ use evaluation_api::access::AccessQuestion;
 use super::{Namespace, OpenQuestion};
 
 /// The overhead of the allocator for a block.
-const BLOCK: usize = 24;
+pub(super) const BLOCK: usize = 24;
 /// The first block of a set of ids has room for eleven. A full block splits into two half-full ones.
 const IDS: usize = 11 * size_of::<u64>() + 16 + BLOCK;
 /// The memory of a used id, while the table of ids grows.

@@ -46,6 +46,12 @@ fn world() -> State {
 const NONE: [&str; 0] = [];
 
 #[test]
+fn selectors_find_as_many_subjects_as_the_installation_allows() {
+    let most = MostSelected(7);
+    assert_eq!(World::of(most).read().around("tools").most_selected, most);
+}
+
+#[test]
 fn keys_of_the_installation_concern_whoever_selects_namespaces() {
     let mut state = world();
     let keys = |keys: &str| -> BTreeMap<String, String> {

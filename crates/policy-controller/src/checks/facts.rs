@@ -418,7 +418,7 @@ impl AskedAccounts {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use testkit::Caller;
+    use testkit::{ApiServer, Caller, Entry, What};
 
     use super::*;
     use crate::{
@@ -432,6 +432,23 @@ mod tests {
     impl Validator for Silent {
         fn findings(&self, _: Vec<u8>) -> BoxFuture<'_, Result<Vec<Finding>, EvaluationError>> {
             Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+
+    fn facts(server: &ApiServer) -> CheckFacts {
+        CheckFacts::new(
+            server.client(&Caller::admin()),
+            CALLS,
+            Arc::new(Silent),
+            OWN.to_owned(),
+            RightsChanges::since(Instant::now()),
+        )
+    }
+
+    fn signoffs() -> Resource {
+        Resource {
+            group: "example.com".to_owned(),
+            plural: "signoffs".to_owned(),
         }
     }
 
@@ -453,17 +470,7 @@ mod tests {
                 "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "forger"},
                 "subjects": subjects.collect::<Vec<_>>(),
             }));
-            let facts = CheckFacts::new(
-                server.client(&Caller::admin()),
-                CALLS,
-                Arc::new(Silent),
-                OWN.to_owned(),
-                RightsChanges::since(Instant::now()),
-            );
-            let resource = Resource {
-                group: "example.com".to_owned(),
-                plural: "signoffs".to_owned(),
-            };
+            let (facts, resource) = (facts(&server), signoffs());
             let accounts = (0..2 * MOST_NAMED + 2).map(named).collect();
             let suspects = Suspects {
                 everywhere: false,
@@ -478,6 +485,28 @@ mod tests {
                 assert!(said.starts_with(&account), "{said}");
             }
         }
+    }
+
+    /// However often an answer is used, it does not last longer.
+    #[tokio::test(start_paused = true)]
+    async fn a_right_is_asked_for_again_each_minute_while_its_answer_is_used_all_the_time() {
+        let server = api_server();
+        let facts = facts(&server);
+        let resource = signoffs();
+        let is_review = |it: &Entry| matches!(&it.what, What::Call(it) if it.point.resource == "subjectaccessreviews");
+        let reviews = || server.log().iter().filter(|it| is_review(it)).count();
+        let (start, mut known, mut asked) = (Instant::now(), 0, Instant::now());
+        while start.elapsed() < Duration::from_mins(10) {
+            let who = AskedAccounts::Account("devops".to_owned(), "builder".to_owned());
+            let may = facts.may(who, Some("devops"), ("create", ""), &resource);
+            assert!(matches!(may.await, Ok(false)));
+            if reviews() > known {
+                (known, asked) = (reviews(), Instant::now());
+            }
+            assert!(asked.elapsed() < FRESH, "{:?}", start.elapsed());
+            sleep(Duration::from_secs(3)).await;
+        }
+        assert!(known <= 10, "{known} reviews");
     }
 
     #[test]

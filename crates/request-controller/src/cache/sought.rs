@@ -297,6 +297,20 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_waits_no_more_takes_no_news_from_another() {
+        let mut sought = waiting();
+        let other = Name::new("tools", "other");
+        sought.follow(&other, Some("apps"));
+        for (request, run) in [(request(), "a"), (other.clone(), "b")] {
+            sought.learn(&request, vec![(kind("Approval"), labels(run))]);
+        }
+        sought.follow(&other, None);
+        let a = object("a");
+        let change = ObjectChange::Known([None, Some(&a)]);
+        assert!(wakes(&sought, &kind("Approval"), &change));
+    }
+
+    #[test]
     fn selections_of_a_request_have_a_limit_and_beyond_it_everything_wakes() {
         let b = object("b");
         let table = [

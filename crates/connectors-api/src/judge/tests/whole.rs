@@ -131,6 +131,16 @@ fn the_snapshot_of_a_grant_is_a_policy_too() {
     assert_eq!(asked.judged().verdict, Passed);
 }
 
+/// Callers need rights in it.
+#[test]
+fn the_namespace_of_a_parsed_policy_is_that_of_its_object() {
+    for namespace in ["devops", "tools"] {
+        let asked = question().with(|it| it.policy["metadata"]["namespace"] = namespace.into());
+        let policy = GatedPolicy::read(&asked.policy).unwrap();
+        assert_eq!(policy.namespace(), namespace);
+    }
+}
+
 #[test]
 fn a_policy_without_checks_lets_nobody_in() {
     let asked = question().with(|it| {

@@ -57,7 +57,10 @@ fn each_guard_refuses_with_its_own_reason() {
         let mut world = shape.world();
         assert!(world.is_proven(), "{reason} {says}: {:?}", world.judged());
         change(&mut world);
-        match world.judged() {
+        let verdict = world.judged();
+        let is_too_large = *reason == LineageReason::TooLarge;
+        assert_eq!(verdict.is_too_large(), is_too_large, "{says}");
+        match verdict {
             LineageVerdict::Refused(refusal) => {
                 assert_eq!(refusal.reason, *reason, "{says}: {}", refusal.message);
                 assert!(!refusal.message.is_empty());
@@ -172,6 +175,14 @@ fn what_does_not_change_what_runs_does_not_matter() {
         change(&mut world);
         assert!(world.is_proven(), "{says}: {:?}", world.judged());
     }
+}
+
+/// With one more they are refused.
+#[test]
+fn results_that_depend_on_results_in_sixteen_steps_are_proven() {
+    let mut world = Shape::default().world();
+    chain::results_in_a_row(&mut world, 16);
+    assert!(world.is_proven(), "{:?}", world.judged());
 }
 
 #[test]

@@ -17,7 +17,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::scene::{Scene, answer, line};
-use crate::evidence::{ListRoom, MOST_OBJECTS, listable};
+use crate::evidence::{ListRoom, MOST_OBJECTS, awaited, listable};
 use crate::seen::{CheckSeen, LeftOut, PolicyAnswer, PolicyJudgement};
 
 /// A request whose check was awaited longer than the policy allows.
@@ -118,6 +118,18 @@ fn objects_that_are_awaited_or_refuse_are_counted_where_they_do_not_fit() {
         assert!(shown[0] > 100, "{verdict}: {shown:?}");
         let size = serde_json::to_vec(&status.policies).unwrap().len();
         assert!(size < most * 1024, "{verdict}: {size}");
+    }
+}
+
+#[test]
+fn a_check_that_found_nothing_is_listed_as_long_as_its_texts_fit() {
+    for (bytes, listed) in [(512, 1), (513, 0)] {
+        let mut said = answer(Pending);
+        let check = &mut said.checks[0];
+        check.objects.clear();
+        check.message = "m".repeat(bytes - check.name.len() - check.reason.len());
+        let room = ListRoom::shared_by(MOST_PER_CONNECTOR);
+        assert_eq!(awaited(&said, room).refs.len(), listed, "{bytes} bytes");
     }
 }
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{end_pod, look};
-use crate::testing::Cluster;
+use super::{end_pod, grant_name, look};
+use crate::{api::Name, testing::Cluster};
 
 /// The names of the approvals' CustomRuns.
 fn waits(approvals: usize) -> Vec<String> {
@@ -132,4 +132,19 @@ async fn an_approval_wakes_only_the_requests_that_select_it() {
     assert_eq!(wakes("other-wait"), 0);
     server.remove("approvaltasks", "run-wait");
     assert_eq!(wakes("run-wait"), 1);
+}
+
+/// Nothing has changed for it.
+#[tokio::test]
+async fn a_look_at_a_grant_that_stays_wakes_no_request() {
+    let cluster = Cluster::granted().await;
+    let controller = cluster.controller();
+    let name = Name::new("tools", &grant_name());
+    assert_eq!(controller.grant(&name).await.unwrap(), 0);
+    assert_eq!(controller.queue.depth(), 0);
+    cluster
+        .server
+        .change("roles", &name.name, |it| it["rules"] = json!([]));
+    assert_ne!(controller.grant(&name).await.unwrap(), 0);
+    assert_eq!(controller.queue.depth(), 1);
 }

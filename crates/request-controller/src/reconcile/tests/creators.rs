@@ -1,5 +1,7 @@
 //! Checks that exclude the creator of the pod's run from its approvers.
 
+use std::time::Duration;
+
 use connectors_api::names::{CREATOR, CREATOR_RULE};
 use serde_json::{Value, json};
 
@@ -126,6 +128,22 @@ async fn a_rule_that_was_removed_a_moment_ago_counts_no_more() {
     look(&controller).await.unwrap();
     assert_eq!(cluster.phase(), "Pending");
     assert!(cluster.managed().is_empty());
+}
+
+/// However often the remembered one is used meanwhile.
+#[tokio::test]
+async fn a_rule_is_read_again_after_a_minute() {
+    let cluster = approved("carol");
+    let controller = cluster.controller();
+    look(&controller).await.unwrap();
+    install(&cluster, BEFORE);
+    for seconds in (5..=60).step_by(5) {
+        cluster.now.lock().unwrap().mono += Duration::from_secs(5);
+        cluster.fill(&controller);
+        look(&controller).await.unwrap();
+        let expected = if seconds < 60 { "Pending" } else { "Granted" };
+        assert_eq!(cluster.phase(), expected, "after {seconds} s");
+    }
 }
 
 /// The calls of the first two looks at a request that waits for bob.

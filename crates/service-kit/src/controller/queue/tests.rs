@@ -202,6 +202,20 @@ async fn a_closed_lane_gives_nothing_and_closing_forgets() {
     assert!(queue.is_drained(Urgency::Normal));
 }
 
+#[tokio::test]
+async fn a_lane_is_drained_when_nothing_of_it_waits_or_runs() {
+    let queue = queue();
+    let drained = || Urgency::ALL.map(|urgency| queue.is_drained(urgency));
+    assert_eq!(drained(), [true, true]);
+    queue.wake("a", Urgency::Urgent);
+    assert_eq!(drained(), [false, true]);
+    let _ = queue.take(&[Urgency::Urgent]).await;
+    assert_eq!(drained(), [false, true]);
+    queue.done(&"a", Looked::Done);
+    queue.wake("b", Urgency::Normal);
+    assert_eq!(drained(), [true, false]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn failures_come_back_after_growing_pauses_and_success_forgets_them() {
     let queue = queue();

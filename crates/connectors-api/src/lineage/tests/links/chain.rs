@@ -7,17 +7,16 @@ use super::super::world::{World, clear, owner, stamped};
 use super::{LineageReason as R, Row, early, ended, going, plain, rename, with_task};
 use crate::lineage::tekton::RunKind;
 
-/// The pod's task uses the result of a task that uses the result of another one, and so on.
-fn results_in_a_row(world: &mut World) {
-    const TASKS: usize = 20;
+/// The pod's task uses the result of a task that uses the result of another one, and so on through so many tasks.
+pub(super) fn results_in_a_row(world: &mut World, tasks: usize) {
     let says = |next: usize| {
-        if next == TASKS {
+        if next == tasks {
             "v".to_owned()
         } else {
             format!("$(tasks.t{next}.results.r)")
         }
     };
-    for number in 0..TASKS {
+    for number in 0..tasks {
         let task = format!("t{number}");
         let child = format!("run-{task}");
         let target = json!({"name": "any", "kind": "Task"});
@@ -38,8 +37,8 @@ fn results_in_a_row(world: &mut World) {
         });
         world.objects.push(made);
         world.adopt(RunKind::TaskRun, &child, &task);
-        let tasks = &mut world.run()["status"]["pipelineSpec"]["tasks"];
-        tasks.as_array_mut().unwrap().push(json!({
+        let listed = &mut world.run()["status"]["pipelineSpec"]["tasks"];
+        listed.as_array_mut().unwrap().push(json!({
             "name": task, "taskRef": target, "params": [{"name": "p", "value": says(number + 1)}],
         }));
     }
@@ -74,12 +73,9 @@ pub(super) const ROWS: &[Row] = &[
             });
         },
     ),
-    (
-        R::TooLarge,
-        "results in too many steps",
-        plain,
-        results_in_a_row,
-    ),
+    (R::TooLarge, "results in too many steps", plain, |it| {
+        results_in_a_row(it, 17);
+    }),
     (
         R::TooLarge,
         "a matrix with too many combinations",
