@@ -158,6 +158,7 @@ pub fn judged(reference: &Undisturbed, plan: &Plan) -> (Vec<Violation>, Option<O
         });
     }
     let undone = run::undone(&reference.scenario, plan);
+    // What a fault cut short may be done once more as a whole, and its last write is tried once more.
     let most = 2 * expected.writes.total() + outcome.met.faults + undone;
     if outcome.writes.total() > most && !other_story {
         violations.push(Violation {

@@ -24,7 +24,7 @@ use crate::{
 };
 use patience::{LAG, aftermath, allowance, recovery};
 
-/// The time limit of a step in a scenario about time.
+/// The time limit of what comes by time alone.
 const LIMIT: Duration = Duration::from_hours(1);
 /// The time limit of a step that may not be reached at all.
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -201,16 +201,10 @@ pub fn is_another_story(scenario: &Scenario, plan: &Plan) -> bool {
     faults.any(|it| it.tells_another_story(scenario.timed))
 }
 
-/// The time limit of a step: short, plus the time during which the faults have effects.
-fn limit(scenario: &Scenario, plan: &Plan) -> Duration {
+/// The time limit of a step: that without faults, plus the time during which the faults have effects.
+fn limit(usual: Duration, plan: &Plan) -> Duration {
     let felt = |fault: &Fault| aftermath(fault) + recovery(fault);
-    let felt = plan.faults.iter().map(felt).sum::<Duration>();
-    let usual = if scenario.timed {
-        LIMIT
-    } else {
-        scenario.usual
-    };
-    usual + felt
+    usual + plan.faults.iter().map(felt).sum::<Duration>()
 }
 
 /// The number of additional writes if two processes lead that cannot know the same.
@@ -245,11 +239,13 @@ impl Story<'_> {
     /// Runs every step, and awaits the end.
     async fn tell(&mut self, scenario: &Scenario) {
         let another = self.another;
-        let limit = if another && !scenario.timed {
+        let by_time = limit(LIMIT, self.plan);
+        let prompt = if another {
             PATIENCE
         } else {
-            limit(scenario, self.plan)
+            limit(scenario.usual, self.plan)
         };
+        let end = if scenario.timed { by_time } else { prompt };
         if let Some(neighbour) = &self.neighbour {
             neighbour.settles(self.stage).await;
         }
@@ -262,19 +258,32 @@ impl Story<'_> {
                 Step::Do(_, act) => act(self.stage),
                 Step::Rest(time) => sleep(*time).await,
                 Step::Until(what, is_so) => {
-                    if !comes_true(self.stage, *is_so, limit).await && !another {
-                        self.stuck(format!("{what:?} did not come true within {limit:?}"));
+                    if !self.comes(what, *is_so, prompt).await {
+                        return;
+                    }
+                }
+                Step::InTime(what, is_so) => {
+                    if !self.comes(what, *is_so, by_time).await {
                         return;
                     }
                 }
             }
         }
-        if !comes_true(self.stage, scenario.ends, limit).await && !another {
+        if !comes_true(self.stage, scenario.ends, end).await && !another {
             self.stuck(format!(
                 "the end did not come: {}",
                 EndState::of(self.stage)
             ));
         }
+    }
+
+    /// True if a condition is met in its time, or need not be.
+    async fn comes(&mut self, what: &str, is_so: fn(&Stage) -> bool, limit: Duration) -> bool {
+        let comes = comes_true(self.stage, is_so, limit).await || self.another;
+        if !comes {
+            self.stuck(format!("{what:?} did not come true within {limit:?}"));
+        }
+        comes
     }
 
     fn expect_that_it_lasts(&mut self, scenario: &Scenario) {

@@ -35,6 +35,8 @@ pub enum Step {
     Do(&'static str, fn(&Stage)),
     /// The next step waits until this condition is met.
     Until(&'static str, fn(&Stage) -> bool),
+    /// The next step waits until this condition is met, which comes by time alone.
+    InTime(&'static str, fn(&Stage) -> bool),
     /// The next step waits this long.
     Rest(Duration),
 }

@@ -512,6 +512,7 @@ impl<'a> Judge<'a> {
                 let mut all = self.snapshot.all(plural);
                 all.any(|it| label(it, "accessRequestUid") == change.uid)
             });
+            // Of two leaders, the other one may have written them again since this one looked.
             if let Some(left) = left.filter(|_| !self.allowance.two_lead) {
                 let what = format!("recorded as gone, and its {left} are there");
                 self.complain(Rule::Revoked, at, what);
@@ -549,6 +550,7 @@ impl<'a> Judge<'a> {
             })
         });
         let missing = missing.map(|entry| text(entry, "/policy/metadata/name").to_owned());
+        // Of two leaders, the other one may have deleted them since this one looked.
         if let Some(policy) = missing.filter(|_| !self.allowance.two_lead) {
             let what = format!("called granted, and what {policy} gives is not there");
             self.complain(Rule::Fresh, at, what);

@@ -75,6 +75,7 @@ fn lines(request: &Value) -> Vec<String> {
         if phase == "Invalid" && kind == "AccessCheckReady" {
             continue;
         }
+        // Messages are for readers, and name what the last look saw. Unit tests compare them.
         lines.push(format!("{kind}={status}/{reason}"));
     }
     for policy in list(request, "/status/policies") {

@@ -5,13 +5,18 @@ use std::time::Duration;
 use crate::{
     evaluator::Mood,
     oracle::{Allowance, Incident},
-    plan::{CallTrouble, EventTrouble, FEW, Fault, Plan},
+    plan::{CallId, CallTrouble, EventTrouble, FEW, Fault, Plan},
     process::SWEEP,
     scenario::Scenario,
 };
 
 /// The time after which an API server that lags behind is up to date when nothing new happens.
 pub(super) const LAG: Duration = Duration::from_secs(10);
+
+/// The time in which a failed call is repeated, or its job looked at again.
+const SOON: Duration = Duration::from_secs(2);
+/// The time in which the lease of a dead process expires, and a new leader has looked at everything.
+const SUCCESSION: Duration = Duration::from_secs(18);
 
 /// The allowance of a plan for the oracle.
 pub(super) fn allowance(
@@ -81,34 +86,53 @@ pub(super) fn aftermath(fault: &Fault) -> Duration {
     }
 }
 
-/// The time after a fault until everything has recovered.
+/// The time after a fault until everything has recovered. The seconds are the longest that were measured, and a little
+/// more.
 pub(super) fn recovery(fault: &Fault) -> Duration {
     match fault {
         // The backoff before an object is checked again grows to two minutes.
         Fault::Call { times, .. } if *times > FEW => Duration::from_mins(5),
-        // A watch that is never answered is given up after its own timeout.
-        Fault::Call {
-            what: CallTrouble::HangBefore | CallTrouble::HangAfter,
-            ..
-        } => Duration::from_mins(6),
+        Fault::Call { at, what, .. } => of_call(at, *what),
         Fault::Event { what, .. } => match what {
+            // As long as a watch lasts.
             EventTrouble::Silence | EventTrouble::Drop => Duration::from_mins(6),
             EventTrouble::VeryLate => Duration::from_mins(2),
-            EventTrouble::Twice
-            | EventTrouble::Late
-            | EventTrouble::Gone
-            | EventTrouble::Close
-            | EventTrouble::Kill => Duration::from_secs(30),
+            EventTrouble::Late => Duration::from_secs(3),
+            EventTrouble::Twice | EventTrouble::Gone | EventTrouble::Close => SOON,
+            EventTrouble::Kill => SUCCESSION,
         },
         Fault::Evaluator { .. } | Fault::Standing { .. } => Duration::from_mins(3),
-        Fault::Call { .. }
-        | Fault::Restart { .. }
-        | Fault::Unrecorded { .. }
-        | Fault::Kept { .. }
-        | Fault::NoisyNeighbour
-        | Fault::ClockJump { .. } => Duration::from_secs(30),
+        Fault::Restart { .. } => SUCCESSION,
+        Fault::Unrecorded { .. } | Fault::Kept { .. } => Duration::from_secs(30),
+        Fault::NoisyNeighbour | Fault::ClockJump { .. } => SOON,
         // There is no leader until the lease has expired.
         Fault::NodeLost { .. } => Duration::from_mins(1),
         Fault::Lag(_) | Fault::TwoLeaders | Fault::NoGarbageCollection => Duration::from_secs(5),
+    }
+}
+
+/// The same for few failures of a call.
+fn of_call(at: &CallId, what: CallTrouble) -> Duration {
+    let is_lease = at.resource == "leases";
+    match what {
+        CallTrouble::KillBefore | CallTrouble::KillAfter => SUCCESSION,
+        // A watch that is never answered is given up after its own timeout.
+        CallTrouble::HangBefore | CallTrouble::HangAfter if at.verb == "watch" => {
+            Duration::from_mins(6)
+        }
+        _ if is_lease => SUCCESSION,
+        // Each attempt takes three seconds.
+        CallTrouble::HangBefore | CallTrouble::HangAfter => Duration::from_secs(12),
+        CallTrouble::Late => Duration::from_secs(5),
+        CallTrouble::LoseRequest
+        | CallTrouble::LoseAnswer
+        | CallTrouble::Garbage
+        | CallTrouble::Forbidden
+        | CallTrouble::Expired
+        | CallTrouble::Conflict
+        | CallTrouble::TooMany
+        | CallTrouble::Internal
+        | CallTrouble::Unavailable
+        | CallTrouble::GatewayTimeout => SOON,
     }
 }

@@ -26,7 +26,7 @@ pub(super) const USUAL: PolicyForm<'static> = PolicyForm {
 };
 
 /// The time limit of an immediate reaction.
-const PROMPT: Duration = Duration::from_secs(10);
+pub(super) const PROMPT: Duration = Duration::from_secs(10);
 /// Waiting requests are asked about once a minute, and a request that makes way stays for one.
 const ASKED_ABOUT: Duration = Duration::from_mins(2);
 

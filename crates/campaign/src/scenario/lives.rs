@@ -6,11 +6,11 @@ use jiff::SignedDuration;
 
 use super::{
     Scenario,
-    Step::{Do, Until},
+    Step::{Do, InTime, Until},
     common::{
-        A_WHILE, APPROVE, DELETE_POD, DELETE_REQUEST, FINISH, GRANTED, PENDING, REJECT, REVOKED,
-        USUAL, WITHDRAW, ended, granted, is, nothing, rejected, revoked, scenario, timed, waiting,
-        waiting_for,
+        A_WHILE, APPROVE, DELETE_POD, DELETE_REQUEST, FINISH, GRANTED, PENDING, PROMPT, REJECT,
+        REVOKED, USUAL, WITHDRAW, ended, granted, is, nothing, rejected, revoked, scenario, timed,
+        waiting, waiting_for,
     },
 };
 use crate::stage::{APPS, PolicyForm};
@@ -155,7 +155,7 @@ pub(super) const LIVES: [Scenario; 15] = [
         },
         &[
             PENDING,
-            Until("it waits no more", |stage| !is(stage, "Pending")),
+            InTime("it waits no more", |stage| !is(stage, "Pending")),
             APPROVE,
         ],
         nothing,
@@ -185,7 +185,7 @@ pub(super) const LIVES: [Scenario; 15] = [
             GRANTED,
             DELETE_POD,
             REVOKED,
-            Until("the request is deleted", |stage| {
+            InTime("the request is deleted", |stage| {
                 stage.request_now("for-deploy").is_none()
             }),
         ],
@@ -195,7 +195,7 @@ pub(super) const LIVES: [Scenario; 15] = [
         remembered: false,
         learned: false,
         timed: true,
-        usual: Duration::ZERO,
+        usual: PROMPT,
         replicas: 1,
     },
 ];

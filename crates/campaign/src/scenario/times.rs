@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Scenario,
-    Step::{self, Do, Rest, Until},
+    Step::{self, Do, InTime, Rest, Until},
     common::{
         APPROVE, GRANTED, PENDING, USUAL, both_grant, granted, rejected, revoked, timed,
         waiting_for,
@@ -42,7 +42,7 @@ pub(super) const TIMES: [Scenario; 4] = [
         &[
             APPROVE,
             Until("both grant", both_grant),
-            Until("one is left", granted),
+            InTime("one is left", granted),
         ],
         revoked,
     ),
