@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::grants::Question;
 use crate::support::connection::Connection;
+use crate::support::echo::EchoConnection;
 use crate::support::load::Caller;
 
 /// A way to ask.
@@ -19,6 +20,8 @@ use crate::support::load::Caller;
 pub(crate) enum Way {
     Service(Box<Evaluation>),
     Review(Arc<Mutex<Connection>>),
+    /// Bytes for bytes: the floor of every way.
+    Echo(Arc<Mutex<EchoConnection>>),
 }
 
 /// A caller with questions, and a way to ask them.
@@ -40,6 +43,7 @@ impl Caller for Asker {
                 let mut connection = connection.lock().await;
                 review(&mut connection, question.review.clone()).await
             }
+            Way::Echo(connection) => return connection.lock().await.call().await,
         };
         assert_eq!(is_allowed, question.is_allowed, "{:?}", question.asked);
     }

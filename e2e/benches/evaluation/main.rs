@@ -24,6 +24,10 @@ use std::time::{Duration, Instant};
 
 use evaluation_api::access::{AccessQuestion, Permitted};
 use evaluation_api::client::Client as Evaluation;
+use futures::future::join_all;
+use http::header::{ACCEPT, HOST};
+use http::{Request, StatusCode};
+use http_body_util::Full;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
@@ -32,6 +36,7 @@ use ask::{Asker, Way};
 use grants::Question;
 use service::{Program, Running};
 use support::connection::Connection;
+use support::echo::Echo;
 use support::load::{self, Caller as _, Times};
 use support::place::Place;
 use support::process::worked_here;
@@ -47,6 +52,8 @@ const QUESTIONS: usize = 1_000;
 /// Rounds of one caller, and questions of each.
 const ROUNDS: usize = 11;
 const OF_ROUND: usize = 150;
+const WAYS: usize = 3;
+const WAYS_ALONE: usize = 5;
 /// Callers at one time, on so many connections.
 const CALLERS: usize = 64;
 const CONNECTIONS: usize = 4;
@@ -59,6 +66,14 @@ const SHARE: f64 = 0.7;
 const BATCH: usize = 128;
 const BATCHERS: usize = 4;
 const BATCHING: Duration = Duration::from_secs(5);
+/// The largest lists of the service.
+const LISTS: [&str; 5] = [
+    "/apis/rbac.authorization.k8s.io/v1/roles",
+    "/apis/rbac.authorization.k8s.io/v1/rolebindings",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "/apis/connectors.alauda.io/v1alpha1/accessrequests",
+];
 /// Starts of the service that are timed.
 const STARTS: usize = 5;
 /// How long a process is left alone before its memory is looked at.
@@ -99,7 +114,10 @@ struct Bench {
 }
 
 /// The three ways, each with its name, and a caller for each of its connections.
-type Ways = [(&'static str, Vec<Asker>); 3];
+type Ways = [(&'static str, Vec<Asker>); WAYS];
+
+/// The ways of one caller: the service in two ways, the floor of each, and the API server.
+type WaysAlone = [(&'static str, Asker); WAYS_ALONE];
 
 impl Bench {
     fn grow(&self, numbers: std::ops::Range<usize>) {
@@ -146,6 +164,7 @@ impl Bench {
             let service = self.program.start();
             let ways = self.ways(&service, &questions);
             self.one.block_on(prove(&ways));
+            let ways = self.alone_with_floors(&ways, &format!("{grants}-beside"));
             self.alone(
                 &ways,
                 grants,
@@ -155,26 +174,43 @@ impl Bench {
         }
         let ways = self.ways(service, &questions);
         self.one.block_on(prove(&ways));
-        self.alone(&ways, grants, "one caller anywhere", [tls, socket]);
+        let alone = self.alone_with_floors(&ways, &format!("{grants}-anywhere"));
+        self.alone(&alone, grants, "one caller anywhere", [tls, socket]);
         self.mixed(&ways, grants);
         self.crowded(&ways, grants);
     }
 
+    /// The ways of one caller, and beside them what bytes alone take on the same kinds of connections.
+    fn alone_with_floors(&self, ways: &Ways, name: &str) -> WaysAlone {
+        let echo = Echo::start(self.place.file(&format!("echo-{name}")));
+        let [tls, socket, review] = ways
+            .each_ref()
+            .map(|(name, askers)| (*name, askers[0].clone()));
+        self.one.block_on(async {
+            let floor = |connection| Asker {
+                way: Way::Echo(Arc::new(Mutex::new(connection))),
+                questions: Arc::clone(&review.1.questions),
+            };
+            let tcp = ("bytes alone over TCP", floor(echo.over_tcp().await));
+            let unix = (
+                "bytes alone over a Unix socket",
+                floor(echo.over_socket().await),
+            );
+            [tls, socket, tcp, unix, review]
+        })
+    }
+
     /// One caller with one question after the other: in each round some questions one way, then the same
-    /// another way, in every other round the last way first.
-    fn alone(&mut self, ways: &Ways, grants: usize, caller: &str, musts: [f64; 2]) {
-        let mut all = [(); 3].map(|()| Times::default());
-        let mut ratios = [Vec::new(), Vec::new()];
+    /// another way. Each way is the first in its turn.
+    fn alone(&mut self, ways: &WaysAlone, grants: usize, caller: &str, musts: [f64; 2]) {
+        let mut all = [(); WAYS_ALONE].map(|()| Times::default());
+        let mut ratios = [(); WAYS_ALONE - 1].map(|()| Vec::new());
         for round in 0..ROUNDS {
-            let mut times = [(); 3].map(|()| Times::default());
+            let mut times = [(); WAYS_ALONE].map(|()| Times::default());
             self.one.block_on(async {
-                let mut turns: Vec<_> = times.iter_mut().zip(ways).collect();
-                if round % 2 == 1 {
-                    turns.reverse();
-                }
-                for (times, (_, askers)) in turns {
+                for way in order(WAYS_ALONE, round) {
                     for number in of_round(round) {
-                        times.add(load::once(&askers[0], number).await);
+                        times[way].add(load::once(&ways[way].1, number).await);
                     }
                 }
             });
@@ -199,18 +235,23 @@ impl Bench {
             let what = format!(
                 "SubjectAccessReview / {name}, p50, {caller}; {grants} bindings ({rounds})"
             );
-            self.table.at_least(&what, ratio, "×", musts[at], aim);
+            match musts.get(at) {
+                Some(must) => self.table.at_least(&what, ratio, "×", *must, aim),
+                // More than that no way over such a connection can have.
+                None => self.table.figure(&what, ratio, "×"),
+            }
         }
     }
 
     /// Each question every way, so that a question arrives while the API server is still busy with the work
     /// after its own answer.
     fn mixed(&mut self, ways: &Ways, grants: usize) {
-        let mut mixed = [(); 3].map(|()| Times::default());
+        let mut mixed = [(); WAYS].map(|()| Times::default());
         self.one.block_on(async {
             for number in (0..ROUNDS).flat_map(of_round) {
-                for (times, (_, askers)) in mixed.iter_mut().zip(ways) {
-                    times.add(load::once(&askers[0], number).await);
+                for way in order(WAYS, number) {
+                    let (_, askers) = &ways[way];
+                    mixed[way].add(load::once(&askers[0], number).await);
                 }
             }
         });
@@ -228,13 +269,14 @@ impl Bench {
         let callers = ways.each_ref().map(|(_, askers)| callers(askers));
         let most = self.one.block_on(load::closed_loop(&callers[2], LOAD));
         let rate = (most * SHARE).floor();
-        let mut all = [(); 3].map(|()| Times::default());
+        let mut all = [(); WAYS].map(|()| Times::default());
         let mut ratios = [Vec::new(), Vec::new()];
-        for _ in 0..LOADS {
-            let times = callers.each_ref().map(|callers| {
-                let times = load::open_loop(callers, rate, LOAD);
-                self.one.block_on(times)
-            });
+        for round in 0..LOADS {
+            let mut times = [(); WAYS].map(|()| Times::default());
+            for way in order(WAYS, round) {
+                let load = load::open_loop(&callers[way], rate, LOAD);
+                times[way] = self.one.block_on(load);
+            }
             let [.., review] = &times;
             for (ratios, ours) in ratios.iter_mut().zip(&times) {
                 ratios.push(review.p99() / ours.p99());
@@ -299,6 +341,27 @@ impl Bench {
         );
     }
 
+    /// The time in which the lists that the service needs come, one beside the other, and nothing is done with them.
+    async fn read_lists(&self) -> Duration {
+        let mut connections = Vec::new();
+        for path in LISTS {
+            let connection = Connection::to_api_server(&self.place.kubeconfig).await;
+            connections.push((path, connection));
+        }
+        let began = Instant::now();
+        let lists = connections.into_iter().map(async |(path, mut connection)| {
+            let request = Request::get(path).header(HOST, "localhost");
+            let request = request.header(ACCEPT, "application/json");
+            let request = request.body(Full::default()).unwrap();
+            let (status, list) = connection.send(request).await;
+            assert_eq!(status, StatusCode::OK, "{path}");
+            list.len()
+        });
+        let bytes: usize = join_all(lists).await.into_iter().sum();
+        eprintln!("lists of {bytes} bytes");
+        began.elapsed()
+    }
+
     /// The memory of the service, and the time of its start.
     fn sizes(&mut self) {
         eprintln!("making other roles and bindings");
@@ -328,6 +391,10 @@ impl Bench {
         table.figure(&format!("the most that was resident; {with}"), peak, "MB");
         let what = format!("from its start to ready; {with}");
         table.at_most(&what, ready.median() / 1e6, "s", 0.8, 0.4);
+        let lists = self.one.block_on(self.read_lists());
+        let table = &mut self.table;
+        let what = format!("its lists by one caller, bytes alone; {with}");
+        table.figure(&what, lists.as_secs_f64(), "s");
         let size = Program::size() as f64 / 1e6;
         table.at_most("the program, stripped", size, "MB", 16.0, 10.0);
     }
@@ -339,6 +406,11 @@ fn middle(mut ratios: Vec<f64>) -> (f64, String) {
     let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
     let rounds = format!("{least:.0} to {most:.0} in {} rounds", ratios.len());
     (ratios[ratios.len() / 2], rounds)
+}
+
+/// The order of the ways in a round: each of them is the first in its turn.
+fn order(ways: usize, round: usize) -> impl Iterator<Item = usize> {
+    (0..ways).map(move |at| (at + round) % ways)
 }
 
 /// The questions of a round.

@@ -47,6 +47,7 @@ use tokio::task::JoinSet;
 use check::Check;
 use opa::Opa;
 use service::{Program, Running};
+use support::echo::{Echo, EchoConnection};
 use support::load::Times;
 use support::place::Place;
 use support::table::Table;
@@ -80,9 +81,12 @@ fn compare(table: &mut Table, check: &Check, opa: &Path, service: &Running, plac
     // One thread, so that nothing is handed from one to another. It goes with its connections.
     let one = Builder::new_current_thread().enable_all().build().unwrap();
     let ways = one.block_on(Way::all(check, service, &opa));
+    let echo = Echo::start(place.file("echo"));
+    let echo = one.block_on(echo.over_socket());
     let mut bench = Bench {
         one,
         ways,
+        echo,
         check: check.clone(),
         asked: 0,
     };
@@ -108,6 +112,8 @@ async fn together(way: impl AsyncFn() -> Way) -> Vec<Arc<Mutex<Way>>> {
 struct Bench {
     one: Runtime,
     ways: [(&'static str, Way); WAYS],
+    /// A call without any work behind it.
+    echo: EchoConnection,
     check: Check,
     /// Objects that there were.
     asked: usize,
@@ -154,26 +160,30 @@ impl Bench {
     }
 
     /// One caller with one question after the other: in each round some questions one way, then the same
-    /// another way.
+    /// another way. Each way is the first in its turn.
     fn alone(&mut self, table: &mut Table) {
         let mut all = [(); WAYS].map(|()| Times::default());
-        let mut ratios = [Vec::new(), Vec::new()];
-        for _ in 0..ROUNDS {
+        let (mut ratios, mut floor) = (Vec::new(), Times::default());
+        for round in 0..ROUNDS {
             let mut times = [(); WAYS].map(|()| Times::default());
             let questions: Vec<_> = (0..OF_ROUND).map(|_| self.usual()).collect();
             self.one.block_on(async {
-                for (times, (name, way)) in times.iter_mut().zip(&mut self.ways) {
+                for at in (0..WAYS).map(|at| (at + round) % WAYS) {
+                    let (name, way) = &mut self.ways[at];
                     for (question, verdict) in &questions {
                         let (said, took) = way.ask(question).await;
                         assert_eq!(said, *verdict, "{name}: {question:?}");
-                        times.add(took);
+                        times[at].add(took);
                     }
                 }
+                for _ in 0..OF_ROUND {
+                    let began = Instant::now();
+                    self.echo.call().await;
+                    floor.add(began.elapsed());
+                }
             });
-            let [_, _, opa, ..] = &times;
-            for (ratios, ours) in ratios.iter_mut().zip(&times) {
-                ratios.push(opa.median() / ours.median());
-            }
+            let [service, opa, ..] = &times;
+            ratios.push(opa.median() / service.median());
             for (all, times) in all.iter_mut().zip(times) {
                 all.extend(times);
             }
@@ -182,32 +192,27 @@ impl Bench {
             table.figure(&format!("a check, {name}, p50"), times.median(), "µs");
             table.figure(&format!("a check, {name}, p99"), times.p99(), "µs");
         }
-        // A call of a function against a call over HTTP is a figure, and no comparison.
-        let musts = [None, Some(3.0)];
-        for (((name, _), must), mut ratios) in self.ways.iter().zip(musts).zip(ratios) {
-            ratios.sort_unstable_by(f64::total_cmp);
-            let (lowest, highest) = (ratios[0], ratios[ROUNDS - 1]);
-            let what = format!(
-                "OPA over its REST API / {name}, p50 ({lowest:.1} to {highest:.1} in {ROUNDS} rounds)"
-            );
-            let ratio = ratios[ROUNDS / 2];
-            match must {
-                Some(must) => table.at_least(&what, ratio, "×", must, 15.0),
-                None => table.figure(&what, ratio, "×"),
-            }
-        }
+        let what = "bytes alone over a Unix socket, p50";
+        table.figure(what, floor.median(), "µs");
+        ratios.sort_unstable_by(f64::total_cmp);
+        let (lowest, highest) = (ratios[0], ratios[ROUNDS - 1]);
+        let (ours, theirs) = (self.ways[0].0, self.ways[1].0);
+        let what =
+            format!("{theirs} / {ours}, p50 ({lowest:.1} to {highest:.1} in {ROUNDS} rounds)");
+        table.at_least(&what, ratios[ROUNDS / 2], "×", 3.0, 15.0);
     }
 
     /// Several callers at the same time. They share the questions of a round, and ask the next one at once.
     fn together(&mut self, table: &mut Table, [ours, theirs]: &[Vec<Arc<Mutex<Way>>>; 2]) {
         let mut rates = [Vec::new(), Vec::new()];
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let questions: Vec<_> = (0..OF_ROUND_TOGETHER).map(|_| self.usual()).collect();
             let questions = Arc::new(questions);
-            for (rates, ways) in rates.iter_mut().zip([ours, theirs]) {
+            for at in [round % 2, (round + 1) % 2] {
+                let ways = [ours, theirs][at];
                 let began = Instant::now();
                 self.one.block_on(all_asked(ways, &questions));
-                rates.push(OF_ROUND_TOGETHER as f64 / began.elapsed().as_secs_f64());
+                rates[at].push(OF_ROUND_TOGETHER as f64 / began.elapsed().as_secs_f64());
             }
         }
         let mut ratios: Vec<f64> = rates[0].iter().zip(&rates[1]).map(|(a, b)| a / b).collect();

@@ -20,7 +20,7 @@ use crate::service::{Program, Running};
 /// Longer than any evaluation takes.
 const LIMIT: Duration = Duration::from_secs(1);
 const CONTEXT: &str = "{}";
-/// The evaluator alone, the service, OPA over either kind of connection, and the service's code without the
+/// The service, OPA over either kind of connection, the evaluator alone, and the service's code without the
 /// connections in between.
 pub(crate) const WAYS: usize = 5;
 
@@ -64,7 +64,6 @@ impl Way {
         let module = CheckModule::parse(check.module(), LIMIT).unwrap();
         let whole = Self::Whole(module.clone(), ParsedPolicies::default());
         [
-            ("in the process", Self::Process(module)),
             (
                 "EvaluateChecks over the Unix socket",
                 Self::Service(Program::over_socket(service)),
@@ -74,6 +73,7 @@ impl Way {
                 "OPA over its REST API on a Unix socket",
                 Self::Opa(opa.connect_to_socket().await),
             ),
+            ("in the process", Self::Process(module)),
             ("whole, in the process", whole),
         ]
     }

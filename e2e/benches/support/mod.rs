@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "no program needs all of it")]
 
 pub(crate) mod connection;
+pub(crate) mod echo;
 pub(crate) mod load;
 pub(crate) mod place;
 pub(crate) mod process;

@@ -29,6 +29,7 @@ use tokio::sync::Mutex;
 use calls::{AUTHOR, Around, Call, Direct, Kind, POD, Reviewer};
 use installed::{Installed, Replica};
 use stand_in::StandIn;
+use support::connection::Connection;
 use support::load::{self, Caller, Times};
 use support::place::Place;
 use support::table::Table;
@@ -168,13 +169,17 @@ impl Bench<'_> {
     /// Calls of the API server.
     fn direct(&self, kind: Kind, call: Call, around: &Around, rate: f64) -> Times {
         self.one.block_on(async {
-            let caller = Direct {
-                kind,
-                call,
-                client: self.place.client().await,
-                around: around.clone(),
-            };
-            loaded(&vec![caller; CALLERS], rate).await
+            let mut callers = Vec::new();
+            for _ in 0..CALLERS {
+                let connection = Connection::to_api_server(&self.place.kubeconfig).await;
+                callers.push(Direct {
+                    kind,
+                    call,
+                    connection: Arc::new(Mutex::new(connection)),
+                    around: around.clone(),
+                });
+            }
+            loaded(&callers, rate).await
         })
     }
 

@@ -5,10 +5,12 @@ use std::{path::PathBuf, thread};
 use csi_recorder::{AskAccess, Eyes, Recorder, View};
 use e2e::{
     ApiClient, Cluster,
-    api::kinds::ACCESS_REQUEST,
+    api::kinds::{ACCESS_REQUEST, POD},
     checker::{self, Checker, Report, Seen, Settings, SignedDuration},
     harness::Scene,
 };
+
+use serde_json::{Value, json};
 
 use super::wait_until;
 
@@ -57,10 +59,17 @@ impl Watched {
         self.recorder.as_ref()
     }
 
-    /// Tells the observer a fact that the audit log does not show: the end of a pod.
+    /// Tells the observer a fact that the audit log does not show: the end of a pod, at the time at which its last
+    /// container ended. A pod that is gone ended before now.
     pub(super) fn pod_ended(&self, namespace: &str, pod: &str) {
         if let Some(checker) = &self.checker {
-            checker.pod_ended(namespace, pod, "", checker::now());
+            let finished = self
+                .api
+                .get(POD, pod)
+                .unwrap()
+                .and_then(|it| finished_at(&it));
+            let ended = finished.unwrap_or_else(checker::now);
+            checker.pod_ended(namespace, pod, "", ended);
         }
     }
 
@@ -77,6 +86,26 @@ impl Watched {
             checker.outage(from, checker::now());
         }
     }
+}
+
+/// When the last container of a pod ended, in whole seconds and not too late.
+fn finished_at(pod: &Value) -> Option<checker::Timestamp> {
+    let containers = pod["status"]["containerStatuses"].as_array()?.iter();
+    let times = containers.map(|it| it["state"]["terminated"]["finishedAt"].as_str());
+    let times: Option<Vec<checker::Timestamp>> = times.map(|it| it?.parse().ok()).collect();
+    times?.into_iter().max()
+}
+
+#[test]
+fn a_pod_ended_when_its_last_container_did() {
+    let ended = |at: &str| json!({"state": {"terminated": {"finishedAt": at}}});
+    let of = |containers: Value| finished_at(&json!({"status": {"containerStatuses": containers}}));
+    let (first, last) = ("2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z");
+    assert_eq!(of(json!([ended(last), ended(first)])), last.parse().ok());
+    let runs = json!({"state": {"running": {}}});
+    assert_eq!(of(json!([ended(first), runs])), None);
+    assert_eq!(of(json!([])), None);
+    assert_eq!(finished_at(&json!({})), None);
 }
 
 /// Stands in front of the driver; returns when it does.
