@@ -62,7 +62,7 @@ pub struct Scenario {
     pub race: bool,
     /// Whether some event is caused by passing of time on the wall clock.
     pub timed: bool,
-    /// The time limit of a step without faults, if the scenario is not about time.
+    /// The time limit of a step without faults, unless it comes by time alone.
     pub usual: Duration,
     /// Whether it needs knowledge that a process which starts later lacks.
     pub remembered: bool,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use evaluation_api::client::Client as Evaluation;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -63,7 +63,6 @@ struct ReviewStatus {
 /// Asks the API server in the cheapest way there is for a caller: ready bytes on a connection of its own.
 async fn review(connection: &mut Connection, review: Bytes) -> bool {
     let request = Request::post("/apis/authorization.k8s.io/v1/subjectaccessreviews")
-        .header(HOST, "localhost")
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, "application/json")
         .body(Full::new(review))

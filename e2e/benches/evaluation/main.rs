@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use evaluation_api::access::{AccessQuestion, Permitted};
 use evaluation_api::client::Client as Evaluation;
 use futures::future::join_all;
-use http::header::{ACCEPT, HOST};
+use http::header::ACCEPT;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use tokio::runtime::{Builder, Runtime};
@@ -37,7 +37,7 @@ use grants::Question;
 use service::{Program, Running};
 use support::connection::Connection;
 use support::echo::Echo;
-use support::load::{self, Caller as _, Times};
+use support::load::{self, Caller as _, Times, order};
 use support::place::Place;
 use support::process::worked_here;
 use support::processors::OneProcessor;
@@ -350,8 +350,7 @@ impl Bench {
         }
         let began = Instant::now();
         let lists = connections.into_iter().map(async |(path, mut connection)| {
-            let request = Request::get(path).header(HOST, "localhost");
-            let request = request.header(ACCEPT, "application/json");
+            let request = Request::get(path).header(ACCEPT, "application/json");
             let request = request.body(Full::default()).unwrap();
             let (status, list) = connection.send(request).await;
             assert_eq!(status, StatusCode::OK, "{path}");
@@ -406,11 +405,6 @@ fn middle(mut ratios: Vec<f64>) -> (f64, String) {
     let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
     let rounds = format!("{least:.0} to {most:.0} in {} rounds", ratios.len());
     (ratios[ratios.len() / 2], rounds)
-}
-
-/// The order of the ways in a round: each of them is the first in its turn.
-fn order(ways: usize, round: usize) -> impl Iterator<Item = usize> {
-    (0..ways).map(move |at| (at + round) % ways)
 }
 
 /// The questions of a round.

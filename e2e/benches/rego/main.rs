@@ -48,7 +48,7 @@ use check::Check;
 use opa::Opa;
 use service::{Program, Running};
 use support::echo::{Echo, EchoConnection};
-use support::load::Times;
+use support::load::{Times, order};
 use support::place::Place;
 use support::table::Table;
 use ways::{Question, WAYS, Way};
@@ -168,7 +168,7 @@ impl Bench {
             let mut times = [(); WAYS].map(|()| Times::default());
             let questions: Vec<_> = (0..OF_ROUND).map(|_| self.usual()).collect();
             self.one.block_on(async {
-                for at in (0..WAYS).map(|at| (at + round) % WAYS) {
+                for at in order(WAYS, round) {
                     let (name, way) = &mut self.ways[at];
                     for (question, verdict) in &questions {
                         let (said, took) = way.ask(question).await;
@@ -208,7 +208,7 @@ impl Bench {
         for round in 0..ROUNDS {
             let questions: Vec<_> = (0..OF_ROUND_TOGETHER).map(|_| self.usual()).collect();
             let questions = Arc::new(questions);
-            for at in [round % 2, (round + 1) % 2] {
+            for at in order(2, round) {
                 let ways = [ours, theirs][at];
                 let began = Instant::now();
                 self.one.block_on(all_asked(ways, &questions));

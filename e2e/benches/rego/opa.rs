@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use connectors_api::check_state::ObjectState;
 use evaluation_api::v1::CheckVerdict;
-use http::header::{CONTENT_TYPE, HOST};
+use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -111,7 +111,6 @@ impl Questions {
     /// The answer of the module, parsed as the services parse it.
     pub(crate) async fn ask(&mut self, question: Bytes) -> CheckVerdict {
         let request = Request::post("/v1/data/approval/output")
-            .header(HOST, "localhost")
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(question))
             .unwrap();

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use http::{Request, StatusCode};
+use http::header::HOST;
+use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -49,7 +50,10 @@ impl Connection {
         Self::over_tls(port, tls, host.to_owned()).await
     }
 
-    pub(crate) async fn send(&mut self, request: Request<Full<Bytes>>) -> (StatusCode, Bytes) {
+    /// Sends a request, to this machine unless it names a host, and reads the whole answer.
+    pub(crate) async fn send(&mut self, mut request: Request<Full<Bytes>>) -> (StatusCode, Bytes) {
+        let host = request.headers_mut().entry(HOST);
+        host.or_insert(HeaderValue::from_static("localhost"));
         self.0.ready().await.unwrap();
         let answer = self.0.send_request(request).await.unwrap();
         let status = answer.status();

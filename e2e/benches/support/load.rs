@@ -51,6 +51,11 @@ impl Times {
     }
 }
 
+/// The order of the ways in a round: each of them is the first in its turn.
+pub(crate) fn order(ways: usize, round: usize) -> impl Iterator<Item = usize> {
+    (0..ways).map(move |at| (at + round) % ways)
+}
+
 /// One call of one caller.
 pub(crate) async fn once(caller: &impl Caller, number: usize) -> Duration {
     let began = Instant::now();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::Request;
-use http::header::{CONTENT_TYPE, HOST};
+use http::header::CONTENT_TYPE;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use serde::Deserialize;
@@ -222,7 +222,6 @@ impl Direct {
                 (Request::post(path), object.to_string())
             }
         };
-        let request = request.header(HOST, "localhost");
         let request = request.header(CONTENT_TYPE, "application/json");
         request.body(Full::from(body)).unwrap()
     }

@@ -86,8 +86,7 @@ pub(super) fn aftermath(fault: &Fault) -> Duration {
     }
 }
 
-/// The time after a fault until everything has recovered. The seconds are the longest that were measured, and a little
-/// more.
+/// The time after a fault until everything has recovered. The seconds follow from the pauses and timeouts of the process.
 pub(super) fn recovery(fault: &Fault) -> Duration {
     match fault {
         // The backoff before an object is checked again grows to two minutes.
@@ -113,15 +112,15 @@ pub(super) fn recovery(fault: &Fault) -> Duration {
 
 /// The same for few failures of a call.
 fn of_call(at: &CallId, what: CallTrouble) -> Duration {
-    let is_lease = at.resource == "leases";
     match what {
         CallTrouble::KillBefore | CallTrouble::KillAfter => SUCCESSION,
         // A watch that is never answered is given up after its own timeout.
         CallTrouble::HangBefore | CallTrouble::HangAfter if at.verb == "watch" => {
             Duration::from_mins(6)
         }
-        _ if is_lease => SUCCESSION,
-        // Each attempt takes three seconds.
+        // A lease that is not renewed may expire.
+        _ if at.resource == "leases" => SUCCESSION,
+        // As long as a few attempts may take: three seconds each.
         CallTrouble::HangBefore | CallTrouble::HangAfter => Duration::from_secs(12),
         CallTrouble::Late => Duration::from_secs(5),
         CallTrouble::LoseRequest

@@ -30,7 +30,7 @@ use tracing::warn;
 use super::{
     ObserveError, Observer, Via,
     objects::{self, Look},
-    remembered::{AnswerKey, Digest},
+    remembered::{AnswerKey, Digest, MIB},
 };
 use crate::{
     api::Name,
@@ -48,7 +48,6 @@ use crate::{
 /// sweep, which reconciles everything, does not repeat all questions at once.
 const REMEMBERED: Duration = Duration::from_mins(15);
 const SPREAD: Duration = Duration::from_mins(30);
-const MIB: usize = 1024 * 1024;
 /// The limit of objects that all checks of a policy select. The policy, the pod and the objects between them need the rest
 /// of a message.
 const MOST_TEXT: usize = LONGEST_MESSAGE - MIB;

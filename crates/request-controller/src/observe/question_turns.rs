@@ -123,11 +123,7 @@ impl QuestionTurns {
     ) -> LiveTurn {
         let is_careful = || wish.is_repeated || self.is_slow(namespace, now());
         if !is_careful() {
-            let live = if wish.holds {
-                None
-            } else {
-                Some(self.live.take(namespace.to_owned()).await)
-            };
+            let live = place_to_grant(&self.live, namespace, wish).await;
             // An answer may have been slow meanwhile.
             if wish.holds || !is_careful() {
                 return LiveTurn {
@@ -137,11 +133,7 @@ impl QuestionTurns {
             }
         }
         let own = self.own_of_look(namespace, wish).await;
-        let live = if wish.holds {
-            None
-        } else {
-            Some(self.live_slow.take(namespace.to_owned()).await)
-        };
+        let live = place_to_grant(&self.live_slow, namespace, wish).await;
         LiveTurn {
             _live: live,
             own: Some(own),
@@ -209,6 +201,18 @@ impl QuestionTurns {
         // Entries are put in and taken out whole.
         self.slow.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A place among the observations that may grant. One that may revoke needs none.
+async fn place_to_grant(
+    places: &FairLimiter<String>,
+    namespace: &str,
+    wish: LiveWish,
+) -> Option<FairPermit<String>> {
+    if wish.holds {
+        return None;
+    }
+    Some(places.take(namespace.to_owned()).await)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::api::Name;
 
-const MIB: usize = 1024 * 1024;
+pub(super) const MIB: usize = 1024 * 1024;
 /// The limits for pods, by their namespace.
 const PODS: CacheBounds = CacheBounds {
     share: 4 * MIB,

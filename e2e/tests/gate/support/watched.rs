@@ -9,7 +9,6 @@ use e2e::{
     checker::{self, Checker, Report, Seen, Settings, SignedDuration},
     harness::Scene,
 };
-
 use serde_json::{Value, json};
 
 use super::wait_until;
@@ -88,7 +87,7 @@ impl Watched {
     }
 }
 
-/// When the last container of a pod ended, in whole seconds and not too late.
+/// The time at which the last container of a pod ended, rounded down to a second.
 fn finished_at(pod: &Value) -> Option<checker::Timestamp> {
     let containers = pod["status"]["containerStatuses"].as_array()?.iter();
     let times = containers.map(|it| it["state"]["terminated"]["finishedAt"].as_str());

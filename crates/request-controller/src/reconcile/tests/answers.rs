@@ -153,7 +153,7 @@ async fn an_answer_about_something_else_is_not_remembered_at_all() {
     assert_ne!(cluster.status()["conditions"].to_string(), wrong);
 }
 
-/// Takes so long for each answer.
+/// Takes the given time for each answer.
 struct Slow(Arc<dyn Evaluator>, Duration);
 
 impl Evaluator for Slow {
@@ -182,7 +182,7 @@ impl Evaluator for Slow {
     }
 }
 
-/// An observer whose evaluator takes so long for each answer.
+/// An observer with an evaluator that takes the given time for each answer.
 fn slow_observer(cluster: &Cluster, controller: &Reconciler, answer: Duration) -> Observer {
     let wall = (controller.clock)().wall;
     Observer::new(

@@ -6,9 +6,9 @@ use super::*;
 
 const PODS: &str = "/mutate/pods";
 
-fn configured(data: &Value) -> FakeApi {
+fn configured(configuration: Value) -> FakeApi {
     let api = FakeApi::default();
-    api.put(&config_map("connectors-config"), of_data(data));
+    api.put(&config_map("connectors-config"), configuration);
     api
 }
 
@@ -23,9 +23,7 @@ fn of_data(data: &Value) -> Value {
 }
 
 fn on() -> FakeApi {
-    let api = FakeApi::default();
-    api.put(&config_map("connectors-config"), configuration("Set"));
-    api
+    configured(configuration("Set"))
 }
 
 fn mounting() -> Value {
@@ -67,7 +65,7 @@ async fn no_pod_gets_it_while_no_mount_is_gated_or_gates_are_released() {
         json!({"scheduling-gate": "Set"}),
         json!({}),
     ] {
-        let api = configured(&data);
+        let api = configured(of_data(&data));
         assert_eq!(patch(&api, &asked(&mounting())).await, None, "{data}");
     }
 }
