@@ -34,6 +34,8 @@ struct State {
     managers: BTreeMap<String, String>,
     versions: u64,
     calls: Vec<(Method, String)>,
+    /// The queries of all calls.
+    queries: Vec<String>,
     reviews: Vec<Value>,
     /// Users that may get pods.
     readers: Vec<String>,
@@ -168,6 +170,11 @@ impl FakeApi {
         self.0.lock().unwrap().reviews.clone()
     }
 
+    /// The queries of all calls, in their order.
+    pub(crate) fn queries(&self) -> Vec<String> {
+        self.0.lock().unwrap().queries.clone()
+    }
+
     /// What was written since the last time this was asked.
     pub(crate) fn writes(&self) -> Vec<String> {
         let calls = std::mem::take(&mut self.0.lock().unwrap().calls);
@@ -229,6 +236,7 @@ impl FakeApi {
         let query = parts.uri.query().unwrap_or_default();
         let state = &mut *self.0.lock().unwrap();
         state.calls.push((parts.method.clone(), path.to_owned()));
+        state.queries.push(query.to_owned());
         if let Some(code) = state
             .fault
             .as_ref()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::Request;
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use serde::Deserialize;
@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::installed::NODE_PLUGIN;
 use crate::support::connection::Connection;
+use crate::support::echo::EchoConnection;
 use crate::support::load::Caller;
 
 /// The author of policies and connectors.
@@ -19,6 +20,9 @@ pub(crate) const AUTHOR: &str = "author";
 pub(crate) const POD: &str = "waiting";
 const ACCOUNT: &str = "default";
 const GROUP: &str = "connectors.alauda.io";
+/// The class of all connectors.
+pub(crate) const CLASS: &str = "harbor";
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// The path of the API server's reviews of rights.
 pub(crate) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -43,12 +47,59 @@ impl Kind {
         }
     }
 
-    /// The webhook's question to the API server for it.
-    pub(crate) const fn waits_for(self) -> Option<&'static str> {
+    /// The webhook's questions to the API server for it.
+    pub(crate) const fn waits_for(self) -> &'static str {
         match self {
-            Self::Connector => None,
-            Self::Policy => Some("a review of its author's rights"),
-            Self::Request => Some("a look at its pod"),
+            Self::Connector => "a look at its class",
+            Self::Policy => "a review of its author's rights and a count of policies",
+            Self::Request => "a look at its pod and a count of the pod's requests",
+        }
+    }
+
+    /// The same as calls, one after another.
+    pub(crate) fn questions(self, place: &Around) -> Vec<Request<Full<Bytes>>> {
+        let Around { namespace, .. } = place;
+        let count = |of: &str| {
+            let any = "resourceVersion=1&resourceVersionMatch=NotOlderThan";
+            Request::get(format!(
+                "/apis/{GROUP}/v1alpha1/namespaces/{namespace}/{of}&{any}"
+            ))
+            .header(ACCEPT, METADATA)
+        };
+        let none = Full::default();
+        match self {
+            Self::Connector => {
+                let class = format!("/apis/{GROUP}/v1alpha1/connectorclasses/{CLASS}");
+                let look = Request::get(class).header(
+                    ACCEPT,
+                    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+                );
+                vec![look.body(none).unwrap()]
+            }
+            Self::Policy => {
+                let review = json!({
+                    "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {},
+                    "spec": {"user": AUTHOR, "groups": ["system:authenticated"], "resourceAttributes": {
+                        "namespace": namespace, "verb": "update", "group": GROUP, "resource": "connectors",
+                    }},
+                });
+                let rights = Request::post(REVIEWS).header(CONTENT_TYPE, "application/json");
+                vec![
+                    rights.body(Full::from(review.to_string())).unwrap(),
+                    count("accesspolicies?limit=1").body(none).unwrap(),
+                ]
+            }
+            Self::Request => {
+                let uid = &place.pod_uid;
+                let requests = format!(
+                    "accessrequests?limit=16&labelSelector=connectors.cpaas.io/contextObjectUID%3D{uid}"
+                );
+                let pod = Request::get(format!("/api/v1/namespaces/{namespace}/pods/{POD}"));
+                vec![
+                    pod.body(none.clone()).unwrap(),
+                    count(&requests).body(none).unwrap(),
+                ]
+            }
         }
     }
 
@@ -71,7 +122,7 @@ impl Kind {
     /// The object of this number.
     pub(crate) fn object(self, place: &Around, number: usize) -> Value {
         let (kind, spec) = match self {
-            Self::Connector => ("Connector", json!({"connectorClassName": "harbor"})),
+            Self::Connector => ("Connector", json!({"connectorClassName": CLASS})),
             Self::Policy => ("AccessPolicy", policy(number)),
             Self::Request => ("AccessRequest", request(place, number)),
         };
@@ -102,11 +153,6 @@ pub(crate) struct Around {
     pub(crate) namespace: String,
     pub(crate) node: String,
     pub(crate) pod_uid: String,
-}
-
-/// Where the pod is.
-pub(crate) fn pod_path(namespace: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/pods/{POD}")
 }
 
 fn policy(number: usize) -> Value {
@@ -182,8 +228,8 @@ impl Caller for Reviewer {
 /// The kind of a call to the API server.
 #[derive(Clone, Copy)]
 pub(crate) enum Call {
-    /// The webhook's question for a review.
-    Question,
+    /// The webhook's questions for a review.
+    Questions,
     /// An object, of which it stores nothing.
     Creation,
 }
@@ -198,50 +244,53 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    fn request(&self, number: usize) -> Request<Full<Bytes>> {
-        let Self { kind, around, .. } = self;
-        let namespace = &around.namespace;
-        let (request, body) = match (self.call, kind) {
-            (Call::Question, Kind::Connector) => panic!("a connector waits for nothing"),
-            (Call::Question, Kind::Policy) => {
-                let review = json!({
-                    "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {},
-                    "spec": {"user": AUTHOR, "groups": ["system:authenticated"], "resourceAttributes": {
-                        "namespace": namespace, "verb": "create", "group": GROUP, "resource": "connectors",
-                    }},
-                });
-                (Request::post(REVIEWS), review.to_string())
-            }
-            (Call::Question, Kind::Request) => (Request::get(pod_path(namespace)), String::new()),
-            (Call::Creation, _) => {
-                let path = format!(
-                    "/apis/{GROUP}/v1alpha1/namespaces/{namespace}/{}?dryRun=All",
-                    kind.resource()
-                );
-                let object = kind.object(around, number);
-                (Request::post(path), object.to_string())
-            }
-        };
-        let request = request.header(CONTENT_TYPE, "application/json");
-        request.body(Full::from(body)).unwrap()
+    async fn ask(&self) {
+        let mut connection = self.connection.lock().await;
+        for question in self.kind.questions(&self.around) {
+            let (status, answer) = connection.send(question).await;
+            let answer: Value = serde_json::from_slice(&answer).unwrap();
+            let is_right = match answer["kind"].as_str() {
+                Some("Pod") => answer["metadata"]["uid"] == self.around.pod_uid.as_str(),
+                Some("SubjectAccessReview") => answer["status"]["allowed"] == true,
+                // The class does not have to exist.
+                Some("Status") => answer["details"]["name"] == CLASS,
+                _ => status.is_success() && answer["metadata"].is_object(),
+            };
+            assert!(is_right, "{:?}: {answer}", self.kind);
+        }
     }
 
-    fn is_right(&self, answer: &Value) -> bool {
-        match (self.call, self.kind) {
-            (Call::Question, Kind::Request) => {
-                answer["metadata"]["uid"] == self.around.pod_uid.as_str()
-            }
-            (Call::Question, _) => answer["status"]["allowed"] == true,
-            (Call::Creation, _) => answer["metadata"]["uid"].is_string(),
-        }
+    async fn create(&self, number: usize) {
+        let Self { kind, around, .. } = self;
+        let path = format!(
+            "/apis/{GROUP}/v1alpha1/namespaces/{}/{}?dryRun=All",
+            around.namespace,
+            kind.resource()
+        );
+        let object = kind.object(around, number).to_string();
+        let request = Request::post(path).header(CONTENT_TYPE, "application/json");
+        let request = request.body(Full::from(object)).unwrap();
+        let (_, answer) = self.connection.lock().await.send(request).await;
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert!(answer["metadata"]["uid"].is_string(), "{number}: {answer}");
     }
 }
 
 impl Caller for Direct {
     async fn call(&self, number: usize) {
-        let request = self.request(number);
-        let (_, answer) = self.connection.lock().await.send(request).await;
-        let answer: Value = serde_json::from_slice(&answer).unwrap();
-        assert!(self.is_right(&answer), "{number}: {answer}");
+        match self.call {
+            Call::Questions => self.ask().await,
+            Call::Creation => self.create(number).await,
+        }
+    }
+}
+
+/// Sends bytes to a peer that answers with bytes.
+#[derive(Clone)]
+pub(crate) struct BytesAlone(pub(crate) Arc<Mutex<EchoConnection>>);
+
+impl Caller for BytesAlone {
+    async fn call(&self, _number: usize) {
+        self.0.lock().await.call().await;
     }
 }

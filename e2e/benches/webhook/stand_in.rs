@@ -1,14 +1,16 @@
 //! A stand-in between a webhook and the API server. It answers the calls that a review waits for at once,
 //! with the API server's answers. So the remaining time of a review is the webhook's own. All other calls go
-//! through to the API server.
+//! through to the API server: those for certificates, configurations and leases.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Bytes, Incoming};
@@ -25,7 +27,7 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
-use crate::calls::{REVIEWS, pod_path};
+use crate::calls::REVIEWS;
 use crate::support::place::{self, Place};
 
 /// Runs on a thread of its own until this process ends.
@@ -38,15 +40,13 @@ pub(crate) struct StandIn {
 /// The calls that it answers, and the API server behind it.
 struct Behind {
     kubeconfig: PathBuf,
-    pod_path: String,
     answered: Arc<AtomicUsize>,
 }
 
 struct Answers {
     client: Client,
-    pod_path: String,
-    /// As the API server gave it.
-    pod: Bytes,
+    /// The API server's answers, by path and query.
+    known: Mutex<HashMap<String, (StatusCode, Bytes)>>,
     answered: Arc<AtomicUsize>,
 }
 
@@ -69,7 +69,6 @@ impl StandIn {
         let (is_listening, port) = oneshot::channel();
         let behind = Behind {
             kubeconfig: place.kubeconfig.clone(),
-            pod_path: pod_path(&place.namespace),
             answered: Arc::clone(&answered),
         };
         thread::spawn(move || behind.serve(tls, is_listening));
@@ -100,12 +99,9 @@ impl Behind {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let client = place::client(&self.kubeconfig).await;
-            let pod = Request::get(&self.pod_path).body(Vec::new()).unwrap();
-            let pod = Bytes::from(client.request_text(pod).await.unwrap());
             let answers = Arc::new(Answers {
                 client,
-                pod_path: self.pod_path,
-                pod,
+                known: Mutex::default(),
                 answered: self.answered,
             });
             let acceptor = TlsAcceptor::from(Arc::new(tls));
@@ -139,10 +135,11 @@ impl Answers {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let path = parts.uri.path();
+        let is_read = parts.method == Method::GET && READ.iter().any(|it| path.contains(it));
         let (status, own) = if parts.method == Method::POST && path == REVIEWS {
             (StatusCode::CREATED, allowed(&body))
-        } else if parts.method == Method::GET && path == self.pod_path {
-            (StatusCode::OK, self.pod.clone())
+        } else if is_read {
+            self.read(parts).await
         } else {
             let request = Request::from_parts(parts, Body::from(body.to_vec()));
             return self.client.send(request).await.unwrap().map(Either::Right);
@@ -153,7 +150,29 @@ impl Answers {
             .header("content-type", "application/json");
         answer.body(Either::Left(Full::from(own))).unwrap()
     }
+
+    /// Asks the API server for the first of equal reads.
+    async fn read(&self, asked: Parts) -> (StatusCode, Bytes) {
+        let place = asked.uri.to_string();
+        if let Some(answer) = self.known.lock().unwrap().get(&place) {
+            return answer.clone();
+        }
+        let request = Request::from_parts(asked, Body::empty());
+        let (answer, body) = self.client.send(request).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let answer = (answer.status, body);
+        self.known.lock().unwrap().insert(place, answer.clone());
+        answer
+    }
 }
+
+/// The objects that reviews read.
+const READ: [&str; 4] = [
+    "/pods/",
+    "/connectorclasses/",
+    "/accesspolicies",
+    "/accessrequests",
+];
 
 /// The review as it was asked, with a yes.
 fn allowed(review: &[u8]) -> Bytes {

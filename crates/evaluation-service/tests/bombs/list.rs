@@ -59,10 +59,10 @@ pub(crate) fn all() -> Vec<Bomb> {
             &[TIME, MEMORY],
         ),
         bomb(
-            "module of a megabyte",
+            "module of 20 kilobytes",
             &format!(
                 "output := {{\"state\": \"approved\"}}\n#{}",
-                "x".repeat(1_000_000)
+                "x".repeat(20_000)
             ),
             &["longer than 16384"],
         ),

@@ -8,14 +8,16 @@ use connectors_api::{
     config::{CONFIG_MAP, Config, Knowledge},
     labels::CONTEXT_OBJECT_UID,
     names,
-    policy_order::MOST_PER_NAMESPACE,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
     authorization::v1::ResourceAttributes,
     core::v1::{ConfigMap, Pod, PodSpec, PodStatus},
 };
-use kube::{Api, Client, api::ListParams};
+use kube::{
+    Api, Client,
+    api::{ListParams, ObjectList, PartialObjectMeta, VersionMatch},
+};
 use serde::{Deserialize, de::DeserializeOwned};
 use service_kit::{
     quota::Quota,
@@ -57,6 +59,9 @@ const NAMES: usize = 2 * NAMES_OF_PEER;
 
 /// Lookups of classes at the same time. Above that, an author of connectors gets no warning.
 const CLASS_LOOKS: usize = 4;
+
+/// The oldest version that a list may have: any.
+const ANY_VERSION: &str = "1";
 
 /// How long the answer counts whether pods get the scheduling gate. Any author of pods causes the question.
 const GATES_KNOWN: Duration = Duration::from_secs(1);
@@ -230,10 +235,12 @@ impl Lookups {
         let api: Api<AccessRequest> = Api::namespaced(self.client.clone(), namespace);
         let of_the_pod = ListParams::default().labels(&format!("{CONTEXT_OBJECT_UID}={pod_uid}"));
         let call = format!("list the accessrequests of a pod in {namespace}");
-        count(call, &api, of_the_pod, MOST_OF_A_POD).await
+        let most = u32::try_from(MOST_OF_A_POD).unwrap_or(u32::MAX);
+        let found = first_of(call, &api, of_the_pod, most).await?;
+        Ok(found.items.len())
     }
 
-    /// How many policies there are in a namespace, up to as many as it may have.
+    /// How many policies there are in a namespace. One of them is read: policies may carry much text.
     pub(crate) async fn count_policies(
         &self,
         peer: IpAddr,
@@ -242,7 +249,16 @@ impl Lookups {
         let _place = self.calls.take(peer, 1).await;
         let api: Api<AccessPolicy> = Api::namespaced(self.client.clone(), namespace);
         let call = format!("list accesspolicies in {namespace}");
-        count(call, &api, ListParams::default(), MOST_PER_NAMESPACE).await
+        let found = first_of(call, &api, ListParams::default(), 1).await?;
+        let others = match (
+            found.metadata.remaining_item_count,
+            found.metadata.continue_,
+        ) {
+            (Some(others), _) => usize::try_from(others).map_err(|_| NoLookup)?,
+            (None, Some(more)) if !more.is_empty() => return Err(NoLookup),
+            (None, _) => 0,
+        };
+        Ok(found.items.len() + others)
     }
 
     /// The pod of this name, as it is now.
@@ -275,21 +291,26 @@ impl Lookups {
     }
 }
 
-/// How many objects there are, as the API server's cache has it; beyond `most` it may say less.
-async fn count<K>(
+/// The first objects of a list, and perhaps how many others there are.
+///
+/// Any version will do. The API server answers from its memory, which may be a moment behind; before 1.31 it asks etcd. A
+/// consistent list would wait until that memory has caught up with etcd, up to 100 ms where other objects change. Version
+/// 0 would ask for the same, but then neither the client nor the server keeps the limit.
+async fn first_of<K>(
     call: String,
     api: &Api<K>,
     params: ListParams,
-    most: usize,
-) -> Result<usize, NoLookup>
+    most: u32,
+) -> Result<ObjectList<PartialObjectMeta<K>>, NoLookup>
 where
     K: Clone + Debug + DeserializeOwned,
 {
     let params = params
-        .limit(most.try_into().unwrap_or(u32::MAX))
-        .match_any();
+        .limit(most)
+        .at(ANY_VERSION)
+        .matching(VersionMatch::NotOlderThan);
     let found = CALLS.call(call, || api.list_metadata(&params)).await;
-    found.map(|found| found.items.len()).map_err(|error| {
+    found.map_err(|error| {
         warn!(error = report(&error), "objects are not counted");
         NoLookup
     })
@@ -376,7 +397,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{FakeApi, NAMESPACE};
+    use crate::testing::{FakeApi, NAMESPACE, list_of, policies};
 
     #[tokio::test]
     async fn two_addresses_may_have_their_whole_shares_of_calls_at_a_time() {
@@ -391,6 +412,61 @@ mod tests {
             let second = calls.take(second, share).now_or_never();
             assert!(second.is_some(), "{share}");
             assert!(calls.take(third, 1).now_or_never().is_none(), "{share}");
+        }
+    }
+
+    /// The count of the policies of a namespace, where a list with this metadata shows one of them.
+    async fn policies_of(metadata: serde_json::Value) -> Result<usize, NoLookup> {
+        let api = FakeApi::default();
+        let mut list = list_of(1);
+        list["metadata"] = metadata;
+        api.put(&policies("ci"), list);
+        let lookups = Lookups::new(api.client(), NAMESPACE, &PeerLimits::for_tests());
+        lookups
+            .count_policies(Ipv4Addr::LOCALHOST.into(), "ci")
+            .await
+    }
+
+    #[tokio::test]
+    async fn policies_beyond_the_first_page_are_counted_without_being_read() {
+        for (metadata, count) in [
+            (json!({}), Ok(1)),
+            (json!({"continue": ""}), Ok(1)),
+            (
+                json!({"continue": "more", "remainingItemCount": 255}),
+                Ok(256),
+            ),
+            (
+                json!({"continue": "more", "remainingItemCount": 99_999}),
+                Ok(100_000),
+            ),
+            (json!({"continue": "more"}), Err(NoLookup)),
+            (
+                json!({"continue": "more", "remainingItemCount": -1}),
+                Err(NoLookup),
+            ),
+        ] {
+            assert_eq!(policies_of(metadata.clone()).await, count, "{metadata}");
+        }
+    }
+
+    #[tokio::test]
+    async fn objects_are_counted_in_the_memory_of_the_api_server_and_in_one_page() {
+        let api = FakeApi::default();
+        let lookups = Lookups::new(api.client(), NAMESPACE, &PeerLimits::for_tests());
+        let peer = Ipv4Addr::LOCALHOST.into();
+        assert_eq!(lookups.count_policies(peer, "ci").await, Ok(0));
+        assert_eq!(lookups.count_requests(peer, "ci", "u").await, Ok(0));
+        let queries = api.queries();
+        assert_eq!(queries.len(), 2);
+        for (query, limit) in queries.iter().zip(["limit=1", "limit=16"]) {
+            let any = ["resourceVersion=1", "resourceVersionMatch=NotOlderThan"];
+            let mut pairs = query.split('&');
+            assert!(pairs.clone().any(|it| it == limit), "{query}");
+            assert!(
+                any.iter().all(|it| pairs.any(|pair| pair == *it)),
+                "{query}"
+            );
         }
     }
 

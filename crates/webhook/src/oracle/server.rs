@@ -174,11 +174,11 @@ fn look(world: &World, question: &Question, query: &str) -> Option<Value> {
             if let Some(selector) = parameter(query, "labelSelector") {
                 labels.retain(|it| selector == format!("{UID_LABEL}={it}"));
             }
-            Some(listed(labels.len(), query, world.is_list_whole))
+            Some(listed(labels.len(), query, world))
         }
         Question::Policies(namespace) => {
             let count = world.policies.get(namespace).copied().unwrap_or_default();
-            Some(listed(count, query, world.is_list_whole))
+            Some(listed(count, query, world))
         }
         Question::Config => world.config.as_ref().map(|data| {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "connectors-config"}, "data": data})
@@ -207,11 +207,13 @@ fn is_allowed(world: &World, spec: &Value) -> bool {
 }
 
 /// So many objects, of which every second is being deleted, in pages.
-fn listed(count: usize, query: &str, is_whole: bool) -> Value {
+///
+/// The API server keeps no limit in a list of version 0, and never says how many others a selector matches.
+fn listed(count: usize, query: &str, world: &World) -> Value {
+    let is_version_0 = parameter(query, "resourceVersion").as_deref() == Some("0");
     let limit = parameter(query, "limit").and_then(|it| it.parse().ok());
-    let from_memory = parameter(query, "resourceVersion").as_deref() == Some("0");
     let page = match limit {
-        Some(limit) if !(is_whole && from_memory) => count.min(limit),
+        Some(limit) if !is_version_0 && !world.is_list_whole => count.min(limit),
         _ => count,
     };
     let item = |at: usize| {
@@ -225,7 +227,9 @@ fn listed(count: usize, query: &str, is_whole: bool) -> Value {
     let mut metadata = json!({"resourceVersion": "7"});
     if page < count {
         metadata["continue"] = json!("more");
-        metadata["remainingItemCount"] = json!(count - page);
+        if parameter(query, "labelSelector").is_none() {
+            metadata["remainingItemCount"] = json!(count - page);
+        }
     }
     json!({
         "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": metadata,

@@ -22,7 +22,7 @@ pub(super) struct World {
     /// The data of the installation's configuration.
     pub(super) config: Option<Value>,
     pub(super) moods: BTreeMap<Target, Mood>,
-    /// A list from the API server's memory comes whole, whatever limit was asked for.
+    /// A list comes whole, whatever limit was asked for.
     pub(super) is_list_whole: bool,
 }
 
