@@ -74,6 +74,25 @@ pub enum ApplyError {
     Unrecorded(#[source] Box<ApplyError>),
 }
 
+impl ApplyError {
+    /// True when the plan was made for an older version of an object.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        match self {
+            Self::Conflict(_) => true,
+            Self::Unrecorded(error) => error.is_conflict(),
+            Self::Call(_)
+            | Self::NotLeading
+            | Self::Stale
+            | Self::NotExact(..)
+            | Self::Foreign(..)
+            | Self::NotOurs(_)
+            | Self::Stuck(..)
+            | Self::Kept(..) => false,
+        }
+    }
+}
+
 /// Carries out plans.
 pub struct Applier {
     live: Live,

@@ -41,17 +41,17 @@ use objects::{CheckObjects, Look};
 use policy_lists::PolicyLists;
 use question_turns::{LiveWish, QuestionTurns};
 use remembered::{Pods, RememberedAnswers};
-use sources::Applying;
+use sources::{Applying, ListedPolicy};
 
 use crate::{
     api::{Live, Name},
-    cache::{World, pod_of},
+    cache::{Labels, World, holds, pod_of},
     evaluator::Evaluator,
     evidence::ListRoom,
     grant::{self, is_terminal},
     seen::{
-        EvidenceState, Freshness, FrozenSeen, Observed, PodSeen, PolicyJudgement, PolicySeen,
-        StandingSeen, TupleSeen,
+        ConnectorSeen, EvidenceState, Freshness, FrozenSeen, Observed, PodSeen, PolicyJudgement,
+        PolicySeen, StandingSeen, TupleSeen,
     },
     snapshot,
 };
@@ -104,6 +104,19 @@ struct ReadMode {
     freshness: Freshness,
     /// Whether questions before a grant have their turn.
     has_turn: bool,
+    /// Whether the caches say which request it is and which policies there are, if nothing is held.
+    only_for_grants: bool,
+}
+
+/// The reason of a live look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiveLook {
+    /// The caches are not sufficient for a decision. What a request that holds nothing needs for a grant is read.
+    First,
+    /// The first look was not sufficient either, or the request had changed: everything is read.
+    Whole,
+    /// The reads of an earlier look were too old.
+    Late,
 }
 
 /// Reads.
@@ -165,20 +178,30 @@ impl Observer {
             via: Via::Caches,
             freshness: Freshness::Cached,
             has_turn: false,
+            only_for_grants: false,
         };
         self.observe(name, mode).await
     }
 
-    /// Observes from the API server, again if an earlier observation was too old. None if the request does not exist.
+    /// Observes from the API server. None if the request does not exist.
+    ///
+    /// In the first look a request that holds nothing is taken from the caches. A grant of it begins with its status, which
+    /// the API server refuses unless the request is the newest version. Nothing else is decided on such a look.
     pub async fn live(
         &self,
         name: &Name,
-        is_repeated: bool,
+        look: LiveLook,
     ) -> Result<Option<Observed>, ObserveError> {
         // Before the first read: a wait between the reads would let the earlier ones expire.
         let wish = LiveWish {
             holds: self.world.read().requests.holds(name),
-            is_repeated,
+            is_repeated: look == LiveLook::Late,
+        };
+        // A standing permission ends the request.
+        let is_covered = {
+            let state = self.world.read();
+            let uid = state.requests.get(name).and_then(|it| it.uid.as_deref());
+            uid.is_some_and(|uid| state.standing.has(uid))
         };
         let now = || (self.clock)().mono;
         let turn = self.turns.live(&name.namespace, wish, now).await?;
@@ -186,12 +209,13 @@ impl Observer {
             via: Via::Api,
             freshness: Freshness::Live(now()),
             has_turn: turn.is_for_questions(),
+            only_for_grants: look == LiveLook::First && !is_covered,
         };
         self.observe(name, mode).await
     }
 
     async fn observe(&self, name: &Name, mode: ReadMode) -> Result<Option<Observed>, ObserveError> {
-        let Some(request) = self.request(name, mode.via).await? else {
+        let Some(request) = self.request(name, mode).await? else {
             self.answers.forget(name);
             self.world.write().depends_on(name, |_| false);
             return Ok(None);
@@ -224,23 +248,32 @@ impl Observer {
         links: &Arc<LinksRead>,
     ) -> Result<Observed, ObserveError> {
         let ReadMode { via, freshness, .. } = mode;
+        // What may be in force is decided on everything.
+        let only_for_grants = mode.only_for_grants && !holds(&request);
         let config = self.world.config().unwrap_or(Config::CLOSED);
+        let is_over_limit = self
+            .world
+            .read()
+            .requests
+            .is_behind(name, self.most_waiting);
         // Concurrently: each is a round trip, and a grant waits for all of them.
-        let ((pod, whole), grants, tuple) = try_join!(
-            self.pod(&request, via),
-            self.grants(&request, via),
-            self.tuple(name, &request, via)
-        )?;
+        let first = async {
+            try_join!(
+                self.pod(&request, via),
+                self.grants(&request, via),
+                self.tuple(name, &request, via)
+            )
+        };
+        let early = Box::pin(self.early(&request, only_for_grants && !is_over_limit));
+        let (first, early) = join!(first, early);
+        let ((pod, whole), grants, tuple) = first?;
         let mut seen = Observed {
             grants,
             tuple,
-            over_limit: self
-                .world
-                .read()
-                .requests
-                .is_behind(name, self.most_waiting),
+            over_limit: is_over_limit,
             standing: StandingSeen::Unknown,
             freshness,
+            only_for_grants,
             config,
             pod,
             connector: None,
@@ -254,13 +287,14 @@ impl Observer {
         }
         let was_granted = was_granted(&seen.request);
         let is_beyond = is_beyond(&seen);
-        let standing = async {
-            if is_beyond {
-                return StandingSeen::Unknown;
-            }
-            self.standing(&seen.request, via).await
+        let EarlyReads {
+            connector,
+            standing,
+            policies,
+        } = match early {
+            Some(early) => early,
+            None => self.late(&seen.request, via, is_beyond).await,
         };
-        let (connector, standing) = join!(self.connector(&seen.request, via), standing);
         let Some((connector, labels)) = connector? else {
             return Ok(seen);
         };
@@ -269,9 +303,10 @@ impl Observer {
             return Ok(seen);
         }
         seen.standing = standing;
-        // After the connector: the list may wait for a turn or fail, but the deletion of a connector must revoke all
-        // the same.
-        let policies = self.policies(&seen.request, via).await?;
+        let policies = match policies {
+            Some(policies) => policies?,
+            None => self.policies(&seen.request, via, only_for_grants).await?,
+        };
         let look = Look::begin((via, mode.has_turn), Arc::clone(links));
         let Some(whole) = whole.map(WholePod::from) else {
             seen.frozen = self.frozen(&seen, &policies, None, &look).await?;
@@ -304,17 +339,31 @@ impl Observer {
             let uid = it.policy.metadata.uid.as_ref();
             !uid.is_some_and(|uid| settled.contains(uid))
         });
+        seen.policies = self.judged(name, &seen.request, open, &whole, &look).await;
+        Ok(seen)
+    }
+
+    /// The policies that are not granted yet, judged one after the other.
+    async fn judged(
+        &self,
+        name: &Name,
+        request: &AccessRequest,
+        open: Vec<Arc<CompiledPolicy>>,
+        pod: &WholePod,
+        look: &Look,
+    ) -> Vec<PolicySeen> {
+        let mut found = Vec::new();
         let room = ListRoom::shared_by(open.len());
         for compiled in open {
             let policy = &compiled.policy;
             let uid = policy.metadata.uid.clone().unwrap_or_default();
             // Remembered answers never suspend this task, and other tasks wait for this thread.
             yield_now().await;
-            let judged = self.judge(&seen.request, &compiled, &whole, &look, room);
+            let judged = self.judge(request, &compiled, pod, look, room);
             let judged = judged.await;
             let judged = judged.unwrap_or_else(|error| unanswered(name, &error));
             let granted = policy.spec.check_granted_permission.as_ref();
-            seen.policies.push(PolicySeen {
+            found.push(PolicySeen {
                 name: policy.metadata.name.clone().unwrap_or_default(),
                 uid,
                 policy: Arc::clone(&compiled),
@@ -324,14 +373,51 @@ impl Observer {
                 judged,
             });
         }
-        Ok(seen)
+        found
+    }
+
+    /// The reads that a decision about a waiting request needs, while the first ones run.
+    /// Where there are few policies: a list may wait for a turn.
+    async fn early(&self, request: &AccessRequest, is_wanted: bool) -> Option<EarlyReads> {
+        if !is_wanted || is_final(request) {
+            return None;
+        }
+        let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
+        let names = self.few_policies(namespace)?;
+        let (connector, standing, policies) = join!(
+            self.connector(request, Via::Api),
+            self.standing(request, Via::Api),
+            self.policies_named(names)
+        );
+        Some(EarlyReads {
+            connector,
+            standing,
+            policies: Some(policies),
+        })
+    }
+
+    /// The same after the first reads. The policies come after the connector: their list may wait for a turn or fail, but
+    /// the deletion of a connector must revoke all the same.
+    async fn late(&self, request: &AccessRequest, via: Via, is_beyond: bool) -> EarlyReads {
+        let standing = async {
+            if is_beyond {
+                return StandingSeen::Unknown;
+            }
+            self.standing(request, via).await
+        };
+        let (connector, standing) = join!(self.connector(request, via), standing);
+        EarlyReads {
+            connector,
+            standing,
+            policies: None,
+        }
     }
 
     /// Observes again the policies that have granted.
     async fn frozen(
         &self,
         seen: &Observed,
-        policies: &[sources::ListedPolicy],
+        policies: &[ListedPolicy],
         matched: Option<&Matched<'_>>,
         look: &Look,
     ) -> Result<Vec<FrozenSeen>, ObserveError> {
@@ -379,7 +465,7 @@ impl Observer {
         &self,
         request: &AccessRequest,
         entry: &MatchedPolicy,
-        policy: &sources::ListedPolicy,
+        policy: &ListedPolicy,
         matched: &Matched<'_>,
         look: &Look,
     ) -> AgainOutcome {
@@ -459,6 +545,13 @@ impl Observer {
     }
 }
 
+/// The connector, whether a standing permission covers the request, and the policies if they were read with them.
+struct EarlyReads {
+    connector: Result<Option<(ConnectorSeen, Labels)>, ObserveError>,
+    standing: StandingSeen,
+    policies: Option<Result<Vec<ListedPolicy>, ObserveError>>,
+}
+
 /// The pod, and the policies that apply to the request; none if that is unknown.
 struct Matched<'a> {
     pod: &'a WholePod,
@@ -483,15 +576,20 @@ fn is_invalid(request: &AccessRequest) -> bool {
     phase == Some(connectors_api::access_request::Phase::Invalid)
 }
 
+/// True when a request has reached its end.
+fn is_final(request: &AccessRequest) -> bool {
+    let phase = request.status.as_ref().and_then(|it| it.phase);
+    phase.is_some_and(is_terminal)
+}
+
 /// True when the policies no longer affect the outcome.
 fn is_decided_by_itself(seen: &Observed) -> bool {
-    let phase = seen.request.status.as_ref().and_then(|it| it.phase);
     let finished = match &seen.pod {
         PodSeen::There(facts) => facts.finished,
         PodSeen::Unreadable => false,
         PodSeen::Gone => true,
     };
-    phase.is_some_and(is_terminal)
+    is_final(&seen.request)
         || seen.request.metadata.deletion_timestamp.is_some()
         || finished
         || seen.tuple.decided_by.is_some()

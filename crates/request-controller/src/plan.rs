@@ -134,6 +134,9 @@ pub fn plan(seen: &Observed, now: Now, terms: Terms) -> Plan {
     let takes = !stray.is_empty() || ends || finish || delete;
     let must_look = match seen.freshness {
         Freshness::Cached => look || takes || drops_something(&old, &status),
+        Freshness::Live(_) if seen.only_for_grants => {
+            look || takes || drops_something(&old, &status)
+        }
         // A revocation does not wait for reads that only another policy's grant needs.
         Freshness::Live(_) => look && !takes,
     };

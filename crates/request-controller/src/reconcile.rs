@@ -33,7 +33,7 @@ use crate::{
     events::Events,
     grant,
     metrics::{Metrics, RequestFailureCause, RequestGauges},
-    observe::{ObserveError, Observer},
+    observe::{LiveLook, ObserveError, Observer},
     plan::{
         self, Terms, Told,
         pace::{Pace, Paced},
@@ -200,13 +200,27 @@ impl Reconciler {
         if !plan.look_live {
             return self.carry_out(name, &seen, plan, since).await;
         }
-        for look in 0..LOOKS {
-            let Some(seen) = self.observer.live(name, look > 0).await? else {
+        let mut look = LiveLook::First;
+        for _ in 0..LOOKS {
+            let Some(seen) = self.observer.live(name, look).await? else {
                 return Ok(None);
             };
-            let plan = plan::plan(&seen, (self.clock)(), self.terms);
-            if !plan.look_live {
-                return self.carry_out(name, &seen, plan, since).await;
+            let now = (self.clock)();
+            let plan = plan::plan(&seen, now, self.terms);
+            let is_old = seen.freshness.left(now.mono).is_none();
+            look = if is_old {
+                LiveLook::Late
+            } else {
+                LiveLook::Whole
+            };
+            if plan.look_live {
+                continue;
+            }
+            match self.carry_out(name, &seen, plan, since).await {
+                // The caches had an older request.
+                Err(ReconcileError::Apply(error))
+                    if seen.only_for_grants && error.is_conflict() => {}
+                done => return done,
             }
         }
         Err(ReconcileError::TooSlow)

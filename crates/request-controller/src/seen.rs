@@ -54,6 +54,9 @@ pub struct Observed {
     pub request: AccessRequest,
     /// The source of all values.
     pub freshness: Freshness,
+    /// The request may be an older one, and newer policies may be missing: enough for a grant, whose status is written
+    /// first, and not for an end.
+    pub only_for_grants: bool,
     /// The configuration of the installation.
     pub config: Config,
     /// The pod that the request names.

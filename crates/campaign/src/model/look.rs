@@ -108,6 +108,7 @@ impl Tables {
         });
         let mut observed = Observed {
             freshness,
+            only_for_grants: false,
             config: Config {
                 enabled: true,
                 ..Config::CLOSED

@@ -127,9 +127,10 @@ impl<'a> Before<'_, 'a> {
         let Some(connector) = connector else {
             return Err("the connector was not read live".to_owned());
         };
-        let policy = self.last_read("accesspolicies", owner, None, |it| {
-            text(it, "/metadata/uid") == policy_uid
-        });
+        let is_the_policy = |it: &Value| text(it, "/metadata/uid") == policy_uid;
+        // A list has it by its UID. A read by name may also say later that it is gone, or another one.
+        let policy = self.name_of("accesspolicies", owner, is_the_policy);
+        let policy = self.last_read("accesspolicies", owner, policy, is_the_policy);
         let Some(policy) = policy else {
             return Err("the policy was not read live".to_owned());
         };
@@ -156,6 +157,23 @@ impl<'a> Before<'_, 'a> {
         let mut evidence = truth::passes(policy, whole_pod, objects, find)?;
         text(connector, "/metadata/uid").clone_into(&mut evidence.connector);
         Ok(evidence)
+    }
+
+    /// The name of an object that was found, by its name or in a list.
+    fn name_of(
+        &self,
+        resource: &str,
+        namespace: &str,
+        is_it: impl Fn(&Value) -> bool,
+    ) -> Option<&'a str> {
+        let of_it =
+            |it: &&CallRecord| it.point.resource == resource && it.point.namespace == namespace;
+        self.calls().filter(of_it).find_map(|read| {
+            let answer = read.answer.as_deref()?;
+            let items = list(answer, "/items").iter();
+            let found = items.chain([answer]).find(|it| is_it(it))?;
+            Some(text(found, "/metadata/name"))
+        })
     }
 
     /// An object in its latest read that could contain it. A read that did not find it means that it is gone.

@@ -305,7 +305,8 @@ pub(super) const MEDDLING: [Scenario; 21] = [
             }),
             A_WHILE,
             WITHDRAW,
-            Rest(Duration::from_secs(20)),
+            // Shorter than the time in which a new process has to look at everything: it lists accounts first.
+            Rest(Duration::from_secs(10)),
             Do("accounts are served again", |stage| {
                 stage.server.bring_back("serviceaccounts", "");
             }),

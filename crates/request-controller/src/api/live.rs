@@ -121,6 +121,11 @@ impl Live {
         Ok(found.map(|it| it.object.map_err(Box::new)))
     }
 
+    /// A policy.
+    pub async fn policy(&self, name: &Name) -> MaybeObject<AccessPolicy> {
+        self.get::<AccessPolicy, Strict>(name).await
+    }
+
     /// Lists the policies of a namespace and collects the results of `keep`. Policies are long, so at most one page
     /// of them is in memory.
     pub async fn policies<T: Send>(

@@ -182,6 +182,14 @@ impl PolicyCache {
         self.namespaces.get(namespace).map_or(0, |it| it.all.len())
     }
 
+    /// The names of a namespace's policies, if there are any, and at most so many.
+    #[must_use]
+    pub fn few(&self, namespace: &str, most: usize) -> Option<Vec<Name>> {
+        let all = &self.namespaces.get(namespace)?.all;
+        let names = all.keys().map(|it| Name::new(namespace, it));
+        (all.len() <= most).then(|| names.collect())
+    }
+
     /// The policies of a namespace that are not being deleted. None if their specs are not cached.
     #[must_use]
     pub fn of(&self, namespace: &str) -> Option<Vec<PolicyKept>> {
@@ -377,6 +385,24 @@ mod tests {
             uid: policy.name_any(),
             deleting: false,
             policy: Ok(Arc::new(CompiledPolicy::of(policy, None))),
+        }
+    }
+
+    #[test]
+    fn policies_of_a_namespace_are_named_where_there_are_some_and_few() {
+        let mut policies = PolicyCache::default();
+        for (count, are_named) in [(0, false), (1, true), (4, true), (5, false)] {
+            for number in 0..count {
+                let name = Name::new("ci", &format!("p{number}"));
+                policies.put(&name, Some(cached(policy("ci", &name.name, 700))));
+            }
+            policies.put(
+                &Name::new("ci2", "q"),
+                Some(cached(policy("ci2", "q", 700))),
+            );
+            let names = (0..count).map(|it| Name::new("ci", &format!("p{it}")));
+            let expected = are_named.then(|| names.collect::<Vec<_>>());
+            assert_eq!(policies.few("ci", 4), expected, "{count}");
         }
     }
 

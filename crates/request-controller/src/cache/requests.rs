@@ -214,6 +214,15 @@ impl RequestCache {
         self.all.get(name).is_some_and(may_hold)
     }
 
+    /// A request that waits and holds nothing, unless a part of it is not cached.
+    #[must_use]
+    pub fn waiting(&self, name: &Name) -> Option<&Arc<AccessRequest>> {
+        let cached = self.all.get(name)?;
+        let is_whole = !cached.lacks_evidence;
+        let request = cached.request.as_ref().ok()?;
+        (is_whole && is_open(cached) && !may_hold(cached)).then_some(request)
+    }
+
     /// True when a request is not final.
     #[must_use]
     pub fn is_open(&self, name: &Name) -> bool {

@@ -163,7 +163,7 @@ mod tests {
             let request = cluster.server.named("accessrequests", "request").unwrap();
             let request: AccessRequest = serde_json::from_value(request).unwrap();
             let observer = &controller.observer;
-            let look = || observer.policies(&request, Via::Api);
+            let look = || observer.policies(&request, Via::Api, false);
             let all = join_all((0..4).map(|_| look())).await;
             assert!(all.iter().all(Result::is_ok));
             assert_eq!(

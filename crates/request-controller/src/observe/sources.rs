@@ -9,18 +9,22 @@ use connectors_api::{
     policy_match::{self, Applies, Asker, WantedConnector},
     policy_order::{MOST_PER_CONNECTOR, PolicyAge},
 };
-use futures::try_join;
+use futures::{future::try_join_all, try_join};
 use kube::ResourceExt;
 use serde_json::Value;
 use service_kit::watches::Unreadable;
 
-use super::{ObserveError, Observer, Via, list_turns::Pause, pod_and_uid, was_granted};
+use super::{ObserveError, Observer, ReadMode, Via, list_turns::Pause, pod_and_uid, was_granted};
 use crate::{
     api::Name,
     cache::Labels,
     grant,
     seen::{ConnectorSeen, GrantKind, Managed, Miss, NearMiss, PodFacts, PodSeen},
 };
+
+/// Up to so many policies of a namespace are read by their names before a grant. A policy that the caches do not know yet
+/// grants later. A list would wait until the API server's memory has caught up with etcd.
+const BY_NAME: usize = 4;
 
 /// A policy of the connector's namespace, readable or not.
 pub(super) struct ListedPolicy {
@@ -39,10 +43,10 @@ impl Observer {
     pub(super) async fn request(
         &self,
         name: &Name,
-        via: Via,
+        mode: ReadMode,
     ) -> Result<Option<AccessRequest>, ObserveError> {
         let unreadable = |problem: &str| ObserveError::Unreadable(problem.to_owned());
-        match via {
+        match mode.via {
             Via::Caches => {
                 let state = self.world.read();
                 match state.requests.get(name) {
@@ -55,7 +59,13 @@ impl Observer {
                     },
                 }
             }
-            Via::Api => {}
+            Via::Api if !mode.only_for_grants => {}
+            Via::Api => {
+                let state = self.world.read();
+                if let Some(waiting) = state.requests.waiting(name) {
+                    return Ok(Some(AccessRequest::clone(waiting)));
+                }
+            }
         }
         match self.live.request(name).await? {
             None => Ok(None),
@@ -133,10 +143,26 @@ impl Observer {
         }
     }
 
+    /// The names of a namespace's policies as far as the caches know them, if there are few.
+    pub(super) fn few_policies(&self, namespace: &str) -> Option<Vec<Name>> {
+        self.world.read().policies.few(namespace, BY_NAME)
+    }
+
+    /// These policies, read live.
+    pub(super) async fn policies_named(
+        &self,
+        names: Vec<Name>,
+    ) -> Result<Vec<ListedPolicy>, ObserveError> {
+        let reads = names.iter().map(|name| self.live.policy(name));
+        let found = try_join_all(reads).await?.into_iter().flatten();
+        Ok(found.filter_map(|it| self.listed(it)).collect())
+    }
+
     pub(super) async fn policies(
         &self,
         request: &AccessRequest,
         via: Via,
+        only_for_grants: bool,
     ) -> Result<Vec<ListedPolicy>, ObserveError> {
         let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
         let kept = match via {
@@ -147,6 +173,9 @@ impl Observer {
             let policy = |(uid, policy)| ListedPolicy { uid, policy };
             return Ok(kept.into_iter().map(policy).collect());
         }
+        if only_for_grants && let Some(names) = self.few_policies(namespace) {
+            return self.policies_named(names).await;
+        }
         // A live observation follows a cached one that has waited for the rest.
         let pause = if via == Via::Caches && !was_granted(request) {
             Pause::Rests
@@ -154,8 +183,17 @@ impl Observer {
             Pause::None
         };
         let _turn = self.policy_lists.turn(namespace, pause).await?;
-        // The live policies may be newer than the cache.
-        let keep = |policy: Result<AccessPolicy, Box<Unreadable>>| match policy {
+        let read = self.live.policies(namespace, |it| self.listed(it)).await?;
+        if via == Via::Caches {
+            let readable = read.iter().filter_map(|it| it.policy.as_ref());
+            self.world.write().policies.refill(namespace, readable);
+        }
+        Ok(read)
+    }
+
+    /// A policy that was read live, unless it is being deleted. It may be newer than the one in the caches.
+    fn listed(&self, policy: Result<AccessPolicy, Box<Unreadable>>) -> Option<ListedPolicy> {
+        match policy {
             Ok(policy) if policy.metadata.deletion_timestamp.is_some() => None,
             Ok(policy) => Some(ListedPolicy {
                 uid: policy.metadata.uid.clone().unwrap_or_default(),
@@ -166,13 +204,7 @@ impl Observer {
                 uid: unreadable.metadata.uid.unwrap_or_default(),
                 policy: None,
             }),
-        };
-        let read = self.live.policies(namespace, keep).await?;
-        if via == Via::Caches {
-            let readable = read.iter().filter_map(|it| it.policy.as_ref());
-            self.world.write().policies.refill(namespace, readable);
         }
-        Ok(read)
     }
 
     /// The policies that apply to a request. An unreadable policy never applies.
@@ -297,7 +329,7 @@ impl Observer {
         let reads = keys
             .into_iter()
             .map(|(kind, name)| async move { self.live.grant(kind, &name).await });
-        let found = futures::future::try_join_all(reads).await?;
+        let found = try_join_all(reads).await?;
         let found = found.into_iter().flatten();
         Ok(found.filter(Managed::is_ours).collect())
     }

@@ -143,6 +143,7 @@ impl Scene {
             seen: Observed {
                 request: request(),
                 freshness: Freshness::Live(mono),
+                only_for_grants: false,
                 config: Config {
                     enabled: true,
                     ..Config::CLOSED

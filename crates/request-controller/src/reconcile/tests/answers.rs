@@ -12,7 +12,7 @@ use tokio::time::{Duration, Instant, sleep};
 use super::look;
 use crate::{
     evaluator::{Evaluator, Unanswered},
-    observe::Observer,
+    observe::{LiveLook, Observer},
     reconcile::Reconciler,
     seen::{Freshness, MountAccess, StandingSeen},
     testing::Cluster,
@@ -200,7 +200,7 @@ fn slow_observer(cluster: &Cluster, controller: &Reconciler, answer: Duration) -
 /// The age of what each of so many observations has read, when all began at the same time.
 async fn ages_of_live_reads(observer: &Observer, count: usize) -> Vec<Duration> {
     let looks = (0..count).map(async |_| {
-        let seen = observer.live(&Cluster::request(), false).await;
+        let seen = observer.live(&Cluster::request(), LiveLook::First).await;
         match seen.unwrap().unwrap().freshness {
             Freshness::Live(since) => since.elapsed(),
             Freshness::Cached => panic!("not read live"),

@@ -92,7 +92,7 @@ async fn an_event_wakes_one_of_a_thousand_runs_and_costs_the_calls_of_one() {
     assert_eq!(wakes, own(Urgency::Normal));
     let before = server.calls();
     look(&controller, "run7").await;
-    assert_eq!(server.calls() - before, 15, "as for one run alone");
+    assert_eq!(server.calls() - before, 14, "as for one run alone");
     let phase = |name: &str| {
         let request = server.named("accessrequests", name).unwrap();
         request["status"]["phase"].clone()

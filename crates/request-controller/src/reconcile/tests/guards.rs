@@ -384,7 +384,7 @@ async fn an_object_too_large_to_be_a_check_is_none_where_it_is_read_live() {
 }
 
 /// Nobody needs to be asked here.
-struct Nobody;
+pub(super) struct Nobody;
 
 impl Evaluator for Nobody {
     fn mounts(
