@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use service_kit::client;
 use thiserror::Error;
@@ -73,20 +73,22 @@ pub struct Connection {
     pub user: Option<String>,
 }
 
+/// Nothing of the user that the kubeconfig impersonates stays beside the user of the command line.
+fn impersonate(auth: &mut AuthInfo, flags: &CommonFlags) {
+    let Some(user) = &flags.as_user else { return };
+    auth.impersonate = Some(user.clone());
+    auth.impersonate_groups = Some(flags.as_groups.clone());
+    auth.impersonate_uid = None;
+    auth.impersonate_user_extra = None;
+}
+
 /// Connects, without sending anything yet.
 pub async fn connect(flags: &CommonFlags) -> Result<Connection, NoCluster> {
     let (mut config, user) = config(flags).await?;
     if let Some(namespace) = &flags.namespace {
         config.default_namespace.clone_from(namespace);
     }
-    if let Some(user) = &flags.as_user {
-        let auth = &mut config.auth_info;
-        auth.impersonate = Some(user.clone());
-        auth.impersonate_groups = Some(flags.as_groups.clone());
-        // The UID in the kubeconfig belongs to the user that it impersonates.
-        auth.impersonate_uid = None;
-        auth.impersonate_user_extra = None;
-    }
+    impersonate(&mut config.auth_info, flags);
     let namespace = config.default_namespace.clone();
     let client = client::of_config(config)
         .map_err(|error| NoCluster::Client(secrecy::told(&error, user.as_deref())))?;
@@ -203,6 +205,34 @@ users:
 
     async fn configured(args: &[&str]) -> Result<Config, NoCluster> {
         of_file(KUBECONFIG, args).await
+    }
+
+    #[tokio::test]
+    async fn a_user_of_the_command_line_takes_nothing_over_from_the_one_of_the_kubeconfig() {
+        let text = KUBECONFIG.replace(
+            "as-groups: [bosses]",
+            "as-groups: [bosses], as-uid: boss-uid, as-user-extra: {k: [v]}",
+        );
+        for (args, user, groups) in [
+            (&[][..], "boss", &["bosses"][..]),
+            (&["--as", "alice"], "alice", &[]),
+            (&["--as", "alice", "--as-group", "dev"], "alice", &["dev"]),
+        ] {
+            let place = tempfile::tempdir().unwrap();
+            let path = place.path().join("config");
+            fs::write(&path, &text).unwrap();
+            let path = path.to_str().unwrap();
+            let fixed = ["kubectl-connectors", "version", "--kubeconfig", path];
+            let args = Args::try_parse_from(fixed.iter().chain(args)).unwrap();
+            let (mut config, _) = config(&args.common).await.unwrap();
+            impersonate(&mut config.auth_info, &args.common);
+            let auth = config.auth_info;
+            assert_eq!(auth.impersonate.as_deref(), Some(user));
+            assert_eq!(auth.impersonate_groups.unwrap(), groups, "{user}");
+            let is_of_file = user == "boss";
+            assert_eq!(auth.impersonate_uid.is_some(), is_of_file);
+            assert_eq!(auth.impersonate_user_extra.is_some(), is_of_file);
+        }
     }
 
     #[tokio::test]

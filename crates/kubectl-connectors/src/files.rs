@@ -79,6 +79,15 @@ fn text_of(file: impl io::Read) -> io::Result<String> {
 /// The YAML files of a directory and those below it, each directory with its own, ordered by name. Symbolic links are
 /// left out, because they could lead in a circle.
 pub fn of_directory(path: &Path) -> Result<Vec<Vec<ObjectFile>>, FileProblem> {
+    walk(path, |directory| fs::read_dir(directory))
+}
+
+/// The same with another way to list a directory. A directory that cannot be listed is an error: what is in it would be
+/// passed over.
+fn walk(
+    path: &Path,
+    list: impl Fn(&Path) -> io::Result<fs::ReadDir>,
+) -> Result<Vec<Vec<ObjectFile>>, FileProblem> {
     let unread = |path: &Path, error: std::io::Error| FileProblem {
         line: None,
         message: format!("{}: {error}", path.display()),
@@ -87,7 +96,7 @@ pub fn of_directory(path: &Path) -> Result<Vec<Vec<ObjectFile>>, FileProblem> {
     let mut found = Vec::new();
     let mut seen = 0;
     while let Some(directory) = directories.pop() {
-        let entries = fs::read_dir(&directory).map_err(|error| unread(&directory, error))?;
+        let entries = list(&directory).map_err(|error| unread(&directory, error))?;
         let (mut below, mut files) = (Vec::new(), Vec::new());
         for entry in entries {
             let entry = entry.map_err(|error| unread(&directory, error))?;
@@ -190,6 +199,27 @@ mod tests {
         );
         assert!(found[0][0].documents.as_ref().unwrap_err().line.is_some());
         assert!(of_directory(Path::new("/no/such/directory")).is_err());
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_listed_is_an_error_wherever_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let below = place.path().join("a/b");
+        fs::create_dir_all(&below).unwrap();
+        fs::write(place.path().join("c.yaml"), "x: 1").unwrap();
+        for denied in [place.path(), &place.path().join("a"), &below] {
+            let problem = walk(place.path(), |it| {
+                if it == denied {
+                    return Err(io::ErrorKind::PermissionDenied.into());
+                }
+                fs::read_dir(it)
+            });
+            let message = problem.unwrap_err().message;
+            assert!(
+                message.starts_with(&denied.display().to_string()),
+                "{message}"
+            );
+        }
     }
 
     #[test]

@@ -606,3 +606,92 @@ fn attributes(question: ReviewOf<'_>) -> ResourceAttributes {
         ..ResourceAttributes::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A reader, and the number of calls that it has made. Each call is answered with yes.
+    fn reader() -> (ClusterReads, Arc<AtomicUsize>) {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&calls);
+        let service = tower::service_fn(move |_: Request<Body>| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let answer = json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": {},
+                "status": {"allowed": true},
+            });
+            let body = Body::from(answer.to_string().into_bytes());
+            async move { Ok::<_, Infallible>(Response::new(body)) }
+        });
+        let client = Client::new(service, "default");
+        let reads = ClusterReads::new(client, None, Duration::from_secs(5));
+        (reads.remembering(), calls)
+    }
+
+    fn user(name: &str) -> authz::User {
+        authz::User {
+            name: name.to_owned(),
+            groups: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_about_access_counts_for_its_own_question_alone() {
+        let question = ReviewOf {
+            verb: "get",
+            subresource: "apis",
+            namespace: "tools",
+            connector: "harbor",
+        };
+        let (reads, calls) = reader();
+        let different = [
+            ("alice", question),
+            ("alic", question),
+            (
+                "alice",
+                ReviewOf {
+                    verb: "create",
+                    ..question
+                },
+            ),
+            (
+                "alice",
+                ReviewOf {
+                    subresource: "proxy",
+                    ..question
+                },
+            ),
+            (
+                "alice",
+                ReviewOf {
+                    namespace: "tools2",
+                    ..question
+                },
+            ),
+            (
+                "alice",
+                ReviewOf {
+                    connector: "harbo",
+                    ..question
+                },
+            ),
+        ];
+        for (name, question) in different {
+            let before = calls.load(Ordering::SeqCst);
+            for _ in 0..2 {
+                assert!(reads.may(&user(name), question).await.unwrap().allowed);
+            }
+            let asked = calls.load(Ordering::SeqCst) - before;
+            assert_eq!(asked, 1, "{name} {question:?}");
+        }
+    }
+}

@@ -90,3 +90,64 @@ impl AnswerWriter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The result of a write to an API server that gives these answers in turn, and the number of calls.
+    async fn written(answers: &'static [u16]) -> (Result<(), WriteFailure>, usize) {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&calls);
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let call = counted.fetch_add(1, Ordering::SeqCst);
+            let code = answers[call.min(answers.len() - 1)];
+            let body = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": "", "code": code,
+            });
+            let object =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+            let body = if code == 200 { object } else { body };
+            let mut answer = Response::new(Body::from(body.to_string().into_bytes()));
+            *answer.status_mut() = code.try_into().unwrap();
+            async move { Ok::<_, Infallible>(answer) }
+        });
+        let client = Client::new(service, "default");
+        let writer = AnswerWriter::new(client, None, Duration::from_secs(5));
+        let kind = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
+        let write = ApprovalWrite {
+            patch: json!({"data": {"state": "approved"}}),
+            is_status: false,
+            after: json!({}),
+            says: String::new(),
+        };
+        let name = NamespacedName::new("ci", "a");
+        let outcome = writer.write(&kind, &name, &write).await;
+        (outcome, calls.load(Ordering::SeqCst))
+    }
+
+    /// A write that was carried out and not answered would be met by its own repetition as a conflict.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_written_once_whatever_the_reply_is() {
+        for answers in [&[504, 409][..], &[500, 200], &[429, 200], &[401, 200]] {
+            let (outcome, calls) = written(answers).await;
+            assert!(
+                matches!(outcome, Err(WriteFailure::Unknown(_))),
+                "{answers:?}: {outcome:?}"
+            );
+            assert_eq!(calls, 1, "{answers:?}");
+        }
+        assert_eq!(written(&[409]).await, (Err(WriteFailure::Changed), 1));
+        let refused = Err(WriteFailure::Refused("no".to_owned()));
+        assert_eq!(written(&[403]).await, (refused, 1));
+        assert_eq!(written(&[200]).await, (Ok(()), 1));
+    }
+}

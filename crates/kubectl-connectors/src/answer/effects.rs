@@ -186,8 +186,8 @@ pub(super) fn of_granted(request: &AccessRequest, uid: &str) -> Option<AnswerEff
     })
 }
 
-/// How a grant rests on an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a grant rests on an object, the strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Support {
     /// It ends with the object's passing state.
     Alone,
@@ -195,20 +195,71 @@ enum Support {
     OneOfSeveral,
 }
 
-/// How the grant of a policy rests on an object. None if its state does not matter any more.
+/// How the grant of a policy rests on an object, by the check that needs it most. None if its state does not matter any
+/// more.
 fn support(policy: &MatchedPolicy, uid: &str) -> Option<Support> {
+    let checks = &policy.frozen()?.spec.checks;
     let is_it = |it: &&CheckRef| {
         let object = it.ref_.as_ref();
         object.is_some_and(|it| it.uid.as_deref() == Some(uid))
     };
-    let found = policy.check_refs.iter().find(is_it)?;
-    let frozen = policy.frozen()?;
-    let check = frozen.spec.checks.iter().find(|it| it.name == found.name)?;
-    if check.latch == Latch::Once {
-        return None;
-    }
-    Some(match check.match_ {
+    let found = policy.check_refs.iter().filter(is_it);
+    let checks = found.filter_map(|found| checks.iter().find(|it| it.name == found.name));
+    let followed = checks.filter(|it| it.latch != Latch::Once);
+    let supports = followed.map(|it| match it.match_ {
         Match::All => Support::Alone,
         Match::Any => Support::OneOfSeveral,
-    })
+    });
+    supports.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A granted policy whose checks, each with a latch and a match, rest on the objects with these UIDs.
+    fn granted(checks: &[(&str, &str, &str)]) -> MatchedPolicy {
+        let check = |(at, (latch, match_, _)): (usize, &(&str, &str, &str))| {
+            json!({
+                "name": format!("c{at}"), "latch": latch, "match": match_,
+                "selector": {"objectRef": {"apiVersion": "v1", "kind": "ConfigMap"}, "labels": {"a": "b"}},
+            })
+        };
+        let found = |(at, (_, _, uid)): (usize, &(&str, &str, &str))| {
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": uid, "uid": uid});
+            json!({"name": format!("c{at}"), "ref": object})
+        };
+        let all = || checks.iter().enumerate();
+        let policy = json!({
+            "policy": {"metadata": {"name": "p", "uid": "p-uid"}, "spec": {"checkGrantedPermission": {"spec": {
+                "checks": all().map(check).collect::<Vec<_>>(),
+                "permissions": {"roleTemplate": {"rules": []}},
+            }}}},
+            "checkRefs": all().map(found).collect::<Vec<_>>(),
+        });
+        serde_json::from_value(policy).unwrap()
+    }
+
+    #[test]
+    fn a_grant_rests_on_an_object_as_the_check_says_that_needs_it_most() {
+        let once = ("Once", "All", "u");
+        let all = ("Auto", "All", "u");
+        let any = ("WhileHolds", "Any", "u");
+        let other = ("Auto", "All", "uu");
+        for (checks, expected) in [
+            (&[][..], None),
+            (&[once], None),
+            (&[other], None),
+            (&[all], Some(Support::Alone)),
+            (&[any], Some(Support::OneOfSeveral)),
+            (&[once, all], Some(Support::Alone)),
+            (&[all, once], Some(Support::Alone)),
+            (&[any, all], Some(Support::Alone)),
+            (&[other, once, any], Some(Support::OneOfSeveral)),
+        ] {
+            assert_eq!(support(&granted(checks), "u"), expected, "{checks:?}");
+        }
+    }
 }

@@ -88,3 +88,78 @@ pub(super) fn records(request: &AccessRequest, uid: &str) -> bool {
         .filter_map(|it| it.ref_.as_ref());
     objects.any(|it| it.uid.as_deref() == Some(uid))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn request(name: &str, of_pods: &str) -> Value {
+        json!({
+            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessRequest",
+            "metadata": {"namespace": "tools", "name": name, "uid": name},
+            "spec": {
+                "subject": {"kind": "ServiceAccount", "namespace": of_pods, "name": "a"},
+                "connectorRef": {"name": "harbor"}, "permission": "apis",
+                "context": {"objectRef": {
+                    "apiVersion": "v1", "kind": "Pod", "namespace": of_pods, "name": "p", "uid": "u",
+                }},
+            },
+        })
+    }
+
+    /// The names of the requests of pods in `ci`, and whether there may be more, where the list of all requests and the
+    /// one by label are cut or not.
+    async fn found(is_cut: [bool; 2]) -> (Vec<String>, bool) {
+        let service = tower::service_fn(move |asked: Request<Body>| {
+            let query = asked.uri().query().unwrap_or_default();
+            let is_by_label = query.contains("labelSelector");
+            let token = if is_cut[usize::from(is_by_label)] {
+                "more"
+            } else {
+                ""
+            };
+            let items = if is_by_label {
+                vec![request("by-label", "ci")]
+            } else {
+                vec![request("first", "ci"), request("other", "ci2")]
+            };
+            let page = json!({
+                "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessRequestList",
+                "metadata": {"continue": token}, "items": items,
+            });
+            let body = Body::from(page.to_string().into_bytes());
+            async move { Ok::<_, Infallible>(Response::new(body)) }
+        });
+        let client = Client::new(service, "default");
+        let reads = ClusterReads::new(client, None, Duration::from_secs(5));
+        let mut unread = Vec::new();
+        let (found, may_be_more) = of_pods(&reads, "ci", &["tools"], &mut unread).await;
+        assert_eq!(unread.len(), 0);
+        (
+            found.iter().map(kube::ResourceExt::name_any).collect(),
+            may_be_more,
+        )
+    }
+
+    /// An editor of a request removes the label, so the list by label is not whole either.
+    #[tokio::test]
+    async fn a_list_of_requests_that_was_cut_stays_cut_whatever_is_found_by_label() {
+        for (is_cut, names, may_be_more) in [
+            ([false, false], &["first"][..], false),
+            ([true, false], &["by-label", "first"], true),
+            ([true, true], &["by-label", "first"], true),
+        ] {
+            let (found, is_open) = found(is_cut).await;
+            assert_eq!(found, names, "{is_cut:?}");
+            assert_eq!(is_open, may_be_more, "{is_cut:?}");
+        }
+    }
+}

@@ -110,7 +110,9 @@ pub async fn under_policies(
     Box::pin(collect::judge_these(reads, modules, &mut observed, look)).await;
     let before = under(&observed, now);
     for access in &mut observed.accesses {
-        change(access, changes);
+        if let Some(policies) = &mut access.policies {
+            change(policies, &access.connector.namespace, changes);
+        }
     }
     Box::pin(collect::judge_these(reads, modules, &mut observed, look)).await;
     let after = under(&observed, now);
@@ -280,19 +282,16 @@ fn standing(access: &AccessRead) -> BTreeMap<String, Vec<RuleShown>> {
         .collect()
 }
 
-fn change(access: &mut AccessRead, changes: PolicyChanges<'_>) {
-    let Some(policies) = &mut access.policies else {
-        return;
-    };
-    let is_here = |it: &&NamespacedName| it.namespace == access.connector.namespace;
+/// Changes the policies of a namespace.
+fn change(policies: &mut Vec<PolicyRead>, namespace: &str, changes: PolicyChanges<'_>) {
+    let is_here = |it: &&NamespacedName| it.namespace == namespace;
     for deleted in changes.deleted.iter().filter(is_here) {
         policies.retain(|it| it.name != deleted.name);
     }
-    let namespace = Some(access.connector.namespace.as_str());
     let of_namespace = changes
         .written
         .iter()
-        .filter(|it| it.metadata.namespace.as_deref() == namespace);
+        .filter(|it| it.metadata.namespace.as_deref() == Some(namespace));
     for other in of_namespace {
         let mut read = PolicyRead::of(Ok(other.clone()));
         if let Some(known) = policies.iter_mut().find(|it| it.name == read.name) {
@@ -420,5 +419,54 @@ impl AccessUnder {
         rules.sort();
         rules.dedup();
         rules
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(namespace: &str, name: &str) -> AccessPolicy {
+        let uid = format!("{namespace}-{name}");
+        serde_json::from_value(json!({
+            "metadata": {"namespace": namespace, "name": name, "uid": uid}, "spec": {},
+        }))
+        .unwrap()
+    }
+
+    /// The names and UIDs of the policies of namespace b after a change.
+    fn changed(changes: PolicyChanges<'_>) -> Vec<(String, String)> {
+        let known = ["x", "y"].map(|name| PolicyRead::of(Ok(policy("b", name))));
+        let mut policies = Vec::from(known);
+        change(&mut policies, "b", changes);
+        let identity = |it: PolicyRead| (it.name, it.uid);
+        policies.into_iter().map(identity).collect()
+    }
+
+    #[test]
+    fn a_change_reaches_the_policies_of_its_own_namespace_alone() {
+        let named = |namespace: &str| NamespacedName::new(namespace, "x");
+        let pair = |name: &str, uid: &str| (name.to_owned(), uid.to_owned());
+        let (x, y) = (pair("x", "b-x"), pair("y", "b-y"));
+        for (deleted, written, expected) in [
+            (vec![], vec![], vec![x.clone(), y.clone()]),
+            (vec![named("a")], vec![], vec![x.clone(), y.clone()]),
+            (vec![named("bb")], vec![], vec![x.clone(), y.clone()]),
+            (vec![named("b")], vec![], vec![y.clone()]),
+            (vec![], vec![policy("a", "z")], vec![x.clone(), y.clone()]),
+            // A policy that is replaced stays the same one.
+            (vec![], vec![policy("b", "x")], vec![x.clone(), y.clone()]),
+            (
+                vec![named("b")],
+                vec![policy("b", "a")],
+                vec![pair("a", "new a"), y.clone()],
+            ),
+        ] {
+            let changes = PolicyChanges {
+                written: &written,
+                deleted: &deleted,
+            };
+            assert_eq!(changed(changes), expected, "{deleted:?} {written:?}");
+        }
     }
 }
