@@ -192,6 +192,21 @@ mod tests {
     }
 
     #[test]
+    fn a_state_is_the_word_of_the_reply_letter_by_letter() {
+        for word in [
+            "approved", "Approved", "PASSED", "passed", "passed ", "", "rejected", "Rejected",
+        ] {
+            let reply = Reply::Answer {
+                state: word.to_owned(),
+                message: None,
+            };
+            let answer: Result<RegoAnswer, RegoFailure> = reply.into();
+            let expected = ObjectState::from_word(word).unwrap();
+            assert_eq!(answer.unwrap().state, expected, "{word:?}");
+        }
+    }
+
+    #[test]
     fn a_reply_that_is_no_state_is_a_failure() {
         let reply = Reply::Answer {
             state: "x".repeat(64),

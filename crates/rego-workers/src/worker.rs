@@ -1,7 +1,7 @@
 //! The worker: reads jobs, answers each, and ends with its input.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ pub fn run(arguments: &[String]) -> ExitCode {
         limit,
         modules: HashMap::new(),
     };
-    match confine(memory).and_then(|()| worker.work()) {
+    let work = |()| worker.work(io::stdin().lock(), io::stdout().lock(), allow_time);
+    match confine(memory).and_then(work) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -70,11 +71,27 @@ fn confine(memory: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// The service kills a worker that is late. This limit is for a worker whose service is gone.
+fn allow_time(limit: Duration) -> io::Result<()> {
+    let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec;
+    let used = u64::try_from(used).unwrap_or_default();
+    let most = Rlimit {
+        current: Some(used + limit.as_secs() + 2),
+        maximum: None,
+    };
+    Ok(setrlimit(Resource::Cpu, most)?)
+}
+
 impl Worker {
-    fn work(&mut self) -> io::Result<()> {
-        let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+    /// Answers the jobs of the input. Each of them is allowed its time when it begins.
+    fn work(
+        &mut self,
+        mut input: impl Read,
+        mut output: impl Write,
+        mut allow_time: impl FnMut(Duration) -> io::Result<()>,
+    ) -> io::Result<()> {
         while let Some(job) = frame::read(&mut input)? {
-            self.allow_time()?;
+            allow_time(self.limit)?;
             let reply = match serde_json::from_slice(&job) {
                 Ok(job) => self.answer(&job),
                 Err(_) => Reply::Failed("the job cannot be read".to_owned()),
@@ -83,17 +100,6 @@ impl Worker {
             frame::write(&mut output, &frame)?;
         }
         Ok(())
-    }
-
-    /// The service kills a worker that is late. This limit is for a worker whose service is gone.
-    fn allow_time(&self) -> io::Result<()> {
-        let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec;
-        let used = u64::try_from(used).unwrap_or_default();
-        let most = Rlimit {
-            current: Some(used + self.limit.as_secs() + 2),
-            maximum: None,
-        };
-        Ok(setrlimit(Resource::Cpu, most)?)
     }
 
     fn answer(&mut self, job: &JobIn<'_>) -> Reply {
@@ -179,6 +185,47 @@ mod tests {
         let failed = answer(&mut worker, "package other", &json!({}));
         assert!(matches!(failed, Reply::Failed(_)), "{failed:?}");
         assert_eq!(worker.modules.len(), 3);
+    }
+
+    #[test]
+    fn modules_that_begin_alike_are_different_modules() {
+        let mut worker = worker();
+        let comment = "x".repeat(12_000);
+        for state in ["rejected", "approved", "pending", "rejected"] {
+            let module =
+                format!("package approval\n# {comment}\noutput := {{\"state\": \"{state}\"}}");
+            let reply = answer(&mut worker, &module, &json!({}));
+            let is_own = matches!(&reply, Reply::Answer { state: said, .. } if said == state);
+            assert!(is_own, "{state}: {reply:?}");
+        }
+    }
+
+    /// Otherwise all jobs of a worker would share the time of one.
+    #[test]
+    fn each_job_is_allowed_its_time_when_it_begins() {
+        let job = json!({"module": STATE, "asked": {"input": {"state": "a"}, "context": {}}});
+        let job = frame::encode(&job).unwrap();
+        let (mut output, mut allowed) = (Vec::new(), Vec::new());
+        let mut worker = worker();
+        let allow = |limit| {
+            allowed.push(limit);
+            Ok(())
+        };
+        worker
+            .work(job.repeat(3).as_slice(), &mut output, allow)
+            .unwrap();
+        assert_eq!(allowed, [Duration::from_secs(5); 3]);
+        let mut output = output.as_slice();
+        let mut replies = 0;
+        while frame::read(&mut output).unwrap().is_some() {
+            replies += 1;
+        }
+        assert_eq!(replies, 3);
+        // Without the permission there is no work.
+        let refused = worker.work(job.as_slice(), Vec::new(), |_| {
+            Err(io::ErrorKind::Other.into())
+        });
+        assert!(refused.is_err());
     }
 
     #[test]

@@ -379,11 +379,72 @@ impl PoolWorker {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
     use std::pin::pin;
 
+    use connectors_api::check_state::ObjectState;
     use futures::poll;
 
     use super::*;
+
+    /// A pool of one worker. It is a shell script, in which `say WORD` replies with a state.
+    async fn pool(place: &Path, script: &str) -> WorkerPool {
+        fs::create_dir(place).unwrap();
+        let program = place.join("worker");
+        let reply = |state: &str| {
+            let reply = Reply::Answer {
+                state: state.to_owned(),
+                message: None,
+            };
+            let frame = frame::encode(&reply).unwrap();
+            let octal = frame.iter().map(|it| format!("\\{it:03o}"));
+            octal.collect::<Vec<_>>().concat()
+        };
+        let text = format!(
+            "#!/bin/sh\nhere=${{0%/*}}\nyes='{}'\nno='{}'\n{script}\n",
+            reply("passed"),
+            reply("rejected")
+        );
+        fs::write(&program, text).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let limits = ModuleLimits {
+            workers: 1,
+            time: Duration::from_millis(400),
+            memory: 1 << 30,
+            output: 1024,
+            module: 1024,
+        };
+        WorkerPool::start(program, limits, ()).await.unwrap()
+    }
+
+    /// In one test: a script that is still open in another thread's new process cannot be started.
+    #[tokio::test]
+    async fn a_late_worker_is_replaced_and_its_successor_gets_no_more_time() {
+        let place = tempfile::tempdir().unwrap();
+        // The second reply comes when its job is over.
+        let late = "printf \"$yes\"; sleep 2; printf \"$no\"; exec sleep 60";
+        let late = pool(&place.path().join("late"), late).await;
+        let outcome = late.evaluate(job()).await.unwrap();
+        let told = outcome.unwrap_err();
+        assert!(
+            matches!(&told, RegoFailure::Limit(why) if why.contains("longer than")),
+            "{told:?}"
+        );
+        let outcome = late.evaluate(job()).await.unwrap();
+        assert_eq!(
+            outcome.unwrap().state,
+            ObjectState::from_word("passed").unwrap()
+        );
+        // The first worker ends after one job, and later ones never reply.
+        let silent = "if [ -e \"$here/used\" ]; then exec sleep 60; fi; : > \"$here/used\"; printf \"$yes\"; exec sleep 0.1";
+        let silent = pool(&place.path().join("silent"), silent).await;
+        let began = Instant::now();
+        let outcome = silent.evaluate(job()).await.unwrap();
+        assert!(matches!(outcome, Err(RegoFailure::Limit(_))), "{outcome:?}");
+        assert!(began.elapsed() < FIRST_JOB / 2);
+    }
 
     fn job() -> RegoJob<'static> {
         RegoJob {

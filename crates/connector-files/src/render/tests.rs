@@ -156,6 +156,52 @@ fn different_proxies_are_refused_unless_their_files_are_left_out() {
     );
     volume.names = ABOUT_A_PROXY;
     assert_eq!(volume.names(), ["context.token"]);
+    // An address that begins like another one, or differs in case alone, is another proxy.
+    for (first, second) in [
+        ("http://one:80", "http://one:8080"),
+        ("http://one:8080", "http://one:80"),
+        ("http://one", "http://one.example"),
+        ("http://one/a", "http://one/A"),
+    ] {
+        let proxied = [("a", first), ("b", second)]
+            .map(|(name, address)| (connector(name, "oci", Some(address)), None));
+        let error = Volume::of(proxied.into()).files().unwrap_err();
+        assert!(
+            matches!(error, FilesError::Proxies { .. }),
+            "{first} {second}: {error}"
+        );
+    }
+}
+
+/// A class with two configurations that have a parameter of the same name.
+fn two_configurations(mirror: &Value) -> Volume {
+    let one = json!({
+        "name": "docker", "data": {"docker": "{{ .configurations.registry }}"},
+        "params": [{"name": "registry"}],
+    });
+    let mut class = class("oci", &one);
+    let more = json!([one, {
+        "name": "mirror", "data": {"mirror": "{{ .configurations.registry }}"}, "params": [mirror],
+    }]);
+    class.spec.configurations = serde_json::from_value(more).unwrap();
+    let mut volume = Volume::of(vec![(connector("harbor", "oci", None), Some(class))]);
+    volume.names = "docker,mirror";
+    volume.params = r#"{"docker": {"registry": "eu"}}"#;
+    volume
+}
+
+#[test]
+fn a_value_of_one_configuration_is_none_of_another() {
+    let volume = two_configurations(&json!({"name": "registry", "default": "us"}));
+    let files = volume.files().unwrap();
+    assert_eq!(
+        (files.get("docker"), files.get("mirror")),
+        (Some("eu"), Some("us"))
+    );
+    let volume = two_configurations(&json!({"name": "registry"}));
+    let error = volume.files().unwrap_err().to_string();
+    assert!(error.contains("needs a value of `registry`"), "{error}");
+    assert!(error.contains("mirror"), "{error}");
 }
 
 #[test]
@@ -357,6 +403,12 @@ fn without_a_token_no_file_has_an_empty_one() {
         "{{ .context.token | quote }}",
         "{{ .context.token | html }}",
         "{{ list .context.token | join \"\" }}",
+        // Without its name.
+        "{{ .context | toJson }}",
+        "{{ range .context }}{{ . }};{{ end }}",
+        "{{ index .context (printf \"to%s\" \"ken\") | quote }}",
+        "{{ get .context (list \"tok\" \"en\" | join \"\") | b64enc }}",
+        "{{ len .context }}{{ values .context | join \",\" }}",
     ] {
         let mut volume = Volume::with(&one_file("a", "f", text), "a");
         volume.token = None;
