@@ -200,7 +200,9 @@ users:
         let path = path.to_str().unwrap().to_owned();
         let fixed = ["kubectl-connectors", "version", "--kubeconfig", &path];
         let args = Args::try_parse_from(fixed.iter().chain(args)).unwrap();
-        config(&args.common).await.map(|(config, _)| config)
+        let (mut config, _) = config(&args.common).await?;
+        impersonate(&mut config.auth_info, &args.common);
+        Ok(config)
     }
 
     async fn configured(args: &[&str]) -> Result<Config, NoCluster> {
@@ -218,15 +220,7 @@ users:
             (&["--as", "alice"], "alice", &[]),
             (&["--as", "alice", "--as-group", "dev"], "alice", &["dev"]),
         ] {
-            let place = tempfile::tempdir().unwrap();
-            let path = place.path().join("config");
-            fs::write(&path, &text).unwrap();
-            let path = path.to_str().unwrap();
-            let fixed = ["kubectl-connectors", "version", "--kubeconfig", path];
-            let args = Args::try_parse_from(fixed.iter().chain(args)).unwrap();
-            let (mut config, _) = config(&args.common).await.unwrap();
-            impersonate(&mut config.auth_info, &args.common);
-            let auth = config.auth_info;
+            let auth = of_file(&text, args).await.unwrap().auth_info;
             assert_eq!(auth.impersonate.as_deref(), Some(user));
             assert_eq!(auth.impersonate_groups.unwrap(), groups, "{user}");
             let is_of_file = user == "boss";

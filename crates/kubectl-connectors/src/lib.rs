@@ -41,6 +41,8 @@ pub mod run;
 pub mod secrecy;
 pub mod simulate;
 pub mod terms;
+#[cfg(test)]
+mod testing;
 pub mod top;
 pub mod unread;
 pub mod who_can;

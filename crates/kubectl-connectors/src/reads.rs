@@ -609,30 +609,26 @@ fn attributes(question: ReviewOf<'_>) -> ResourceAttributes {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use http::{Request, Response};
-    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
+    use crate::testing;
 
     /// A reader, and the number of calls that it has made. Each call is answered with yes.
     fn reader() -> (ClusterReads, Arc<AtomicUsize>) {
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&calls);
-        let service = tower::service_fn(move |_: Request<Body>| {
+        let client = testing::client(move |_| {
             counted.fetch_add(1, Ordering::SeqCst);
             let answer = json!({
                 "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": {},
                 "status": {"allowed": true},
             });
-            let body = Body::from(answer.to_string().into_bytes());
-            async move { Ok::<_, Infallible>(Response::new(body)) }
+            (200, answer)
         });
-        let client = Client::new(service, "default");
         let reads = ClusterReads::new(client, None, Duration::from_secs(5));
         (reads.remembering(), calls)
     }

@@ -93,34 +93,28 @@ impl AnswerWriter {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use http::{Request, Response};
-    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
+    use crate::testing;
 
     /// The result of a write to an API server that gives these answers in turn, and the number of calls.
     async fn written(answers: &'static [u16]) -> (Result<(), WriteFailure>, usize) {
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&calls);
-        let service = tower::service_fn(move |_: Request<Body>| {
+        let client = testing::client(move |_| {
             let call = counted.fetch_add(1, Ordering::SeqCst);
             let code = answers[call.min(answers.len() - 1)];
-            let body = json!({
+            let refusal = json!({
                 "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": "", "code": code,
             });
             let object =
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
-            let body = if code == 200 { object } else { body };
-            let mut answer = Response::new(Body::from(body.to_string().into_bytes()));
-            *answer.status_mut() = code.try_into().unwrap();
-            async move { Ok::<_, Infallible>(answer) }
+            (code, if code == 200 { object } else { refusal })
         });
-        let client = Client::new(service, "default");
         let writer = AnswerWriter::new(client, None, Duration::from_secs(5));
         let kind = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
         let write = ApprovalWrite {

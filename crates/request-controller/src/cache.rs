@@ -2,7 +2,7 @@
 //! reconciled.
 //!
 //! Nothing is granted or ended because of a cache alone: a cache only decides which reconciliations are worth a live
-//! read.
+//! read. A grant takes the request itself from here where its first write confirms the version.
 
 mod gated;
 mod index;

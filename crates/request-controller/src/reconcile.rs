@@ -217,7 +217,7 @@ impl Reconciler {
                 continue;
             }
             match self.carry_out(name, &seen, plan, since).await {
-                // The caches had an older request.
+                // The caches had an older request, or another client changed one of the objects.
                 Err(ReconcileError::Apply(error))
                     if seen.only_for_grants && error.is_conflict() => {}
                 done => return done,

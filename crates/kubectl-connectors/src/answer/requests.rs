@@ -91,15 +91,12 @@ pub(super) fn records(request: &AccessRequest, uid: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::time::Duration;
 
-    use http::{Request, Response};
-    use kube::Client;
-    use kube::client::Body;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::testing;
 
     fn request(name: &str, of_pods: &str) -> Value {
         json!({
@@ -118,7 +115,7 @@ mod tests {
     /// The names of the requests of pods in `ci`, and whether there may be more, where the list of all requests and the
     /// one by label are cut or not.
     async fn found(is_cut: [bool; 2]) -> (Vec<String>, bool) {
-        let service = tower::service_fn(move |asked: Request<Body>| {
+        let client = testing::client(move |asked| {
             let query = asked.uri().query().unwrap_or_default();
             let is_by_label = query.contains("labelSelector");
             let token = if is_cut[usize::from(is_by_label)] {
@@ -135,16 +132,14 @@ mod tests {
                 "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessRequestList",
                 "metadata": {"continue": token}, "items": items,
             });
-            let body = Body::from(page.to_string().into_bytes());
-            async move { Ok::<_, Infallible>(Response::new(body)) }
+            (200, page)
         });
-        let client = Client::new(service, "default");
         let reads = ClusterReads::new(client, None, Duration::from_secs(5));
         let mut unread = Vec::new();
         let (found, may_be_more) = of_pods(&reads, "ci", &["tools"], &mut unread).await;
         assert_eq!(unread.len(), 0);
         (
-            found.iter().map(kube::ResourceExt::name_any).collect(),
+            found.iter().map(AccessRequest::name_any).collect(),
             may_be_more,
         )
     }

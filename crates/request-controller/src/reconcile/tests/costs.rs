@@ -19,17 +19,19 @@ use super::{
 };
 use crate::{
     api::{Live, Name},
+    evaluator::Evaluator,
     observe::Observer,
     reconcile::Reconciler,
     testing::Cluster,
 };
 
-/// A client that notes where objects of a resource are read, and gets no answer there if they hang.
+/// A controller whose reads of a resource are noted, and get no answer if they hang.
 fn reader(
     cluster: &Cluster,
+    evaluator: Arc<dyn Evaluator>,
     resource: &'static str,
     do_hang: bool,
-) -> (Client, Arc<Mutex<Vec<String>>>) {
+) -> (Reconciler, Arc<Mutex<Vec<String>>>) {
     let behind = cluster.server.client();
     let read = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&read);
@@ -46,7 +48,15 @@ fn reader(
             Ok::<_, Infallible>(behind.send(request).await.unwrap())
         }
     });
-    (Client::new(service, "default"), read)
+    let mut controller = cluster.controller();
+    controller.observer = Observer::new(
+        Arc::clone(&controller.world),
+        Live::new(Client::new(service, "default"), ONCE),
+        evaluator,
+        Arc::clone(&controller.clock),
+        2,
+    );
+    (controller, read)
 }
 
 /// A list waits for the memory of the API server, and has each policy of the namespace in it.
@@ -64,15 +74,8 @@ async fn policies_are_read_by_name_where_there_are_few_and_listed_otherwise() {
             other["spec"]["connector"] = json!({"names": ["another"]});
             cluster.server.put("accesspolicies", other);
         }
-        let mut controller = cluster.controller();
-        let (client, read) = reader(&cluster, "/accesspolicies", false);
-        controller.observer = Observer::new(
-            Arc::clone(&controller.world),
-            Live::new(client, ONCE),
-            cluster.evaluator(),
-            Arc::clone(&controller.clock),
-            2,
-        );
+        let evaluator = cluster.evaluator();
+        let (controller, read) = reader(&cluster, evaluator, "/accesspolicies", false);
         look(&controller).await.unwrap();
         assert_eq!(cluster.phase(), "Granted", "{others}");
         let read = read.lock().unwrap();
@@ -105,15 +108,8 @@ async fn a_request_that_holds_nothing_is_read_after_a_conflict_and_others_before
         };
         cluster.approval("approved");
         before(&cluster);
-        let mut controller = cluster.controller();
-        let (client, read) = reader(&cluster, "/accessrequests/", false);
-        controller.observer = Observer::new(
-            Arc::clone(&controller.world),
-            Live::new(client, ONCE),
-            cluster.evaluator(),
-            Arc::clone(&controller.clock),
-            2,
-        );
+        let evaluator = cluster.evaluator();
+        let (controller, read) = reader(&cluster, evaluator, "/accessrequests/", false);
         // The caches do not know of it.
         after(&cluster);
         look(&controller).await.unwrap();
@@ -173,15 +169,8 @@ async fn a_revocation_waits_for_no_read_of_policies() {
     let connector = cluster.server.all("connectors").remove(0);
     let connector = connector["metadata"]["name"].as_str().unwrap();
     cluster.server.remove("connectors", connector);
-    let mut controller = cluster.controller();
-    let (client, read) = reader(&cluster, "/accesspolicies", true);
-    controller.observer = Observer::new(
-        Arc::clone(&controller.world),
-        Live::new(client, ONCE),
-        Arc::new(Nobody),
-        Arc::clone(&controller.clock),
-        2,
-    );
+    let evaluator = Arc::new(Nobody);
+    let (controller, read) = reader(&cluster, evaluator, "/accesspolicies", true);
     let looked = timeout(Duration::from_secs(1), look(&controller)).await;
     looked.expect("the look does not wait").unwrap();
     assert_eq!(
