@@ -21,7 +21,7 @@ use crate::approval_write::ApprovalAnswer;
 use crate::exit::ExitWord;
 use crate::explain::ExplainError;
 use crate::explain::report::{EndShown, RuleShown};
-use crate::terms::NamespacedName;
+use crate::terms::{NamespacedName, is_false};
 use crate::unread::MissedRead;
 
 /// Why no answer is shown.
@@ -88,14 +88,6 @@ pub struct AnswerShown {
 )]
 const fn is_zero(number: &usize) -> bool {
     *number == 0
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-const fn is_false(it: &bool) -> bool {
-    !*it
 }
 
 /// An approval object.

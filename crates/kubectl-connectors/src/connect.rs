@@ -5,7 +5,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use kube::config::{AuthInfo, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{
+    AuthInfo, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NoProxyError,
+};
 use kube::{Client, Config};
 use service_kit::client;
 use thiserror::Error;
@@ -23,6 +25,11 @@ pub enum NoCluster {
     /// The kubeconfig is no YAML, or no kubeconfig. The parser quotes the lines around the error, which may hold a token.
     #[error("{0} is no kubeconfig that can be parsed: kubectl config view shows where")]
     Unparsed(KubeconfigName),
+    /// The client cannot read `NO_PROXY`. kubectl ignores the entries that it cannot read.
+    #[error(
+        "cannot use NO_PROXY or no_proxy: write one comma between two entries, and none before the first or after the last"
+    )]
+    NoProxy(#[source] NoProxyError),
     /// There is no kubeconfig, and this is no pod.
     #[error("there is no kubeconfig, and this is no pod: name a file with --kubeconfig")]
     None(#[source] InClusterError),
@@ -57,6 +64,7 @@ impl NoCluster {
     fn of(name: KubeconfigName, error: KubeconfigError) -> Self {
         match error {
             KubeconfigError::Parse(_) => Self::Unparsed(name),
+            KubeconfigError::ParseNoProxy(error) => Self::NoProxy(error),
             error @ KubeconfigError::ParseProxyUrl(_) => Self::Client(secrecy::told(&error, None)),
             error => Self::Kubeconfig(name, error),
         }
@@ -116,17 +124,14 @@ async fn config(flags: &CommonFlags) -> Result<(Config, Option<String>), NoClust
     let failed = |error| NoCluster::of(name.clone(), error);
     match kubeconfig {
         Ok(kubeconfig) => {
-            let (user, has_proxy) = entries(&kubeconfig, &options);
+            let (user, proxy) = entries(&kubeconfig, &options);
             let config = Config::from_custom_kubeconfig(kubeconfig, &options);
             let mut config = config.await.map_err(failed)?;
-            let no_proxy = ["NO_PROXY", "no_proxy"]
-                .into_iter()
-                .find_map(|it| env::var(it).ok());
-            let host = config.cluster_url.host().unwrap_or_default();
+            let variable = |name: &str| env::var(name).ok();
             // The client compares `NO_PROXY` with the proxy, and not with the cluster.
-            if !has_proxy && proxy::is_direct(host, &no_proxy.unwrap_or_default()) {
-                config.proxy_url = None;
-            }
+            let proxy = proxy::of_server(&config.cluster_url, proxy.as_deref(), variable);
+            let proxy = proxy.map(|it| it.parse()).transpose();
+            config.proxy_url = proxy.map_err(|it| failed(KubeconfigError::ParseProxyUrl(it)))?;
             Ok((config, user))
         }
         // kubectl does the same in a pod.
@@ -140,8 +145,11 @@ async fn config(flags: &CommonFlags) -> Result<(Config, Option<String>), NoClust
     }
 }
 
-/// The name of the user entry, and whether the cluster entry names a proxy of its own.
-fn entries(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> (Option<String>, bool) {
+/// The name of the user entry, and the proxy of the cluster entry.
+fn entries(
+    kubeconfig: &Kubeconfig,
+    options: &KubeConfigOptions,
+) -> (Option<String>, Option<String>) {
     let context = options.context.as_ref();
     let context = context.or(kubeconfig.current_context.as_ref());
     let mut contexts = kubeconfig.contexts.iter();
@@ -154,8 +162,7 @@ fn entries(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> (Option<Stri
     let mut clusters = kubeconfig.clusters.iter();
     let cluster = clusters.find(|it| Some(&it.name) == cluster);
     let cluster = cluster.and_then(|it| it.cluster.as_ref());
-    let proxy = cluster.and_then(|it| it.proxy_url.as_ref());
-    (user, proxy.is_some_and(|it| !it.is_empty()))
+    (user, cluster.and_then(|it| it.proxy_url.clone()))
 }
 
 /// True when there is no file at all.
@@ -253,6 +260,25 @@ users:
         let error = of_file(&broken, &[]).await.unwrap_err();
         assert!(matches!(error, NoCluster::Unparsed(_)), "{error:?}");
         assert!(!service_kit::report(&error).contains("hunter2"));
+    }
+
+    #[test]
+    fn a_no_proxy_that_the_client_cannot_read_is_no_fault_of_the_kubeconfig() {
+        let error = KubeconfigError::ParseNoProxy(NoProxyError::EmptyValue);
+        let told = NoCluster::of(KubeconfigName::Usual, error).to_string();
+        assert!(told.starts_with("cannot use NO_PROXY"), "{told}");
+        assert!(!told.contains("kubeconfig"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn the_proxy_of_the_kubeconfig_is_used_also_for_this_machine() {
+        let own = KUBECONFIG.replace(
+            "server: 'https://localhost:1'",
+            "server: 'https://localhost:1', proxy-url: 'http://own:1'",
+        );
+        let proxy = async |text: &str| of_file(text, &[]).await.unwrap().proxy_url;
+        assert_eq!(proxy(&own).await.unwrap(), "http://own:1");
+        assert_eq!(proxy(KUBECONFIG).await, None);
     }
 
     /// The plugin's arguments, its variables and its output may hold secrets.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::access_request::{GrantState, MatchedPolicy};
 use connectors_api::labels::{ACCESS_POLICY_UID, ACCESS_REQUEST_UID};
-use connectors_api::pod_grant::RequestFacts as _;
+use connectors_api::pod_grant::RequestFacts;
 use connectors_api::{AccessRequest, Permission};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -12,13 +12,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bindings::{facts, label};
+use crate::deciding;
 use crate::explain::report::EndShown;
 use crate::explain::{end_text, ends_of_grant};
 use crate::output::{Cell, Colours, Tone, table};
 use crate::reads::Found;
 use crate::terms::{NamespacedName, seconds, span};
 
-/// The age of a binding from which its request must be there. The lists of both are not of the same moment.
+/// The age from which an object must be in the list of another kind. The lists of both are not of the same moment.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// The grants of a namespace, or of all.
@@ -66,14 +67,14 @@ pub struct GrantRow {
     pub ends: Vec<EndShown>,
 }
 
-/// Whether the RoleBinding of a grant is there.
+/// Whether the RoleBinding of a grant is there, and counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum InForce {
     /// It is, so the API server says yes.
     Yes,
     /// It is not, or it does not count any more.
     No,
-    /// Bindings could not be read.
+    /// Bindings could not be read, or the grant is newer than their list.
     Unknown,
 }
 
@@ -92,6 +93,9 @@ pub fn list(
             by_request.entry(uid).or_default().push(binding);
         }
     }
+    let deciding: BTreeSet<&str> = deciding::of_each(requests.iter().flatten())
+        .filter_map(RequestFacts::uid)
+        .collect();
     let mut listed = GrantList::default();
     for request in requests.iter().flatten() {
         let uid = request.uid().unwrap_or_default();
@@ -109,9 +113,16 @@ pub fn list(
                 continue;
             }
             let lets_in = |it: &RoleBinding| facts(it).lets_in(request, request.pod_name(), now);
+            let granted = policy.grant.as_ref().and_then(|it| it.granted_at);
             let in_force = match &bindings {
                 None => InForce::Unknown,
+                // The services let no pod in beside the request that decides for it.
+                Some(_) if !deciding.contains(uid) => InForce::No,
                 Some(_) if its.iter().any(|it| lets_in(it)) => InForce::Yes,
+                // Its binding may be newer than the list of bindings.
+                Some(_) if its.is_empty() && granted.is_some_and(|it| !is_old(it, now)) => {
+                    InForce::Unknown
+                }
                 Some(_) => InForce::No,
             };
             listed.grants.push(row(request, policy, in_force, now));
@@ -132,7 +143,7 @@ pub fn list(
         let orphans = orphans.filter(|it| {
             let metadata = &it.metadata;
             let created = metadata.creation_timestamp.as_ref();
-            let is_old = created.is_none_or(|it| it.0 + PATIENCE < now);
+            let is_old = created.is_none_or(|it| is_old(it.0, now));
             is_old && metadata.deletion_timestamp.is_none()
         });
         listed.orphans = orphans
@@ -150,6 +161,11 @@ pub fn list(
         .grants
         .sort_by(|a, b| (a.granted, &a.request).cmp(&(b.granted, &b.request)));
     listed
+}
+
+/// True when what is this old must be in the list of another kind, read shortly before or after.
+pub(crate) fn is_old(created: Timestamp, now: Timestamp) -> bool {
+    created + PATIENCE < now
 }
 
 fn row(
@@ -244,4 +260,87 @@ pub fn text(listed: &GrantList, now: Timestamp, colours: Colours) -> String {
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing;
+
+    const NOON: &str = "2026-01-01T12:00:00Z";
+
+    /// A request that says that access was granted at this time, and that was created at the other.
+    fn granted(name: &str, created: &str, granted: &str) -> Value {
+        let mut request = testing::request(name, "ci");
+        request["metadata"]["creationTimestamp"] = created.into();
+        request["status"] = json!({"phase": "Granted", "policies": [{
+            "policy": {"metadata": {"name": "p", "uid": "uid-p"}},
+            "grant": {"state": "Granted", "grantedAt": granted},
+        }]});
+        request
+    }
+
+    fn binding(of: &str) -> Value {
+        json!({"metadata": {"name": of, "namespace": "tools", "labels": {
+            "app.kubernetes.io/managed-by": "connectors-approval",
+            "connectors.alauda.io/accessRequestUid": of,
+            "connectors.alauda.io/accessPolicyUid": "uid-p",
+        }}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": of}})
+    }
+
+    /// The requests, by the order of their names, with whether their grants are in force at noon.
+    fn in_force(requests: &[Value], bindings: &[Value]) -> Vec<(String, InForce)> {
+        let requests = requests.iter().cloned();
+        let requests: Vec<Found<AccessRequest>> = requests
+            .map(|it| Ok(serde_json::from_value(it).unwrap()))
+            .collect();
+        let bindings = bindings.iter().cloned();
+        let bindings: Vec<Found<RoleBinding>> = bindings
+            .map(|it| Ok(serde_json::from_value(it).unwrap()))
+            .collect();
+        let listed = list(&requests, Some(&bindings), None, NOON.parse().unwrap());
+        let grants = listed.grants.into_iter();
+        let mut found: Vec<_> = grants.map(|it| (it.request.name, it.in_force)).collect();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found
+    }
+
+    /// The services let a pod in by the request that decides for it alone.
+    #[test]
+    fn a_grant_of_a_request_that_does_not_decide_for_its_pod_is_not_in_force() {
+        let early = "2026-01-01T10:00:00Z";
+        let first = granted("a", early, early);
+        let second = granted("b", "2026-01-01T11:00:00Z", early);
+        let bindings = ["a", "b"].map(binding);
+        let named = |name: &str, it: InForce| (name.to_owned(), it);
+        let both = in_force(&[first.clone(), second.clone()], &bindings);
+        assert_eq!(both, [named("a", InForce::Yes), named("b", InForce::No)]);
+        // A rejection decides too.
+        let mut rejected = first.clone();
+        rejected["status"] = json!({"phase": "Rejected"});
+        let beside_a_no = in_force(&[rejected, second.clone()], &bindings);
+        assert_eq!(beside_a_no, [named("b", InForce::No)]);
+        // A request that is being deleted counts as deleted.
+        let mut going = first;
+        going["metadata"]["deletionTimestamp"] = NOON.into();
+        let beside_one_that_goes = in_force(&[going, second], &bindings);
+        let expected = [named("a", InForce::No), named("b", InForce::Yes)];
+        assert_eq!(beside_one_that_goes, expected);
+    }
+
+    /// Bindings are listed before the requests, and a grant may come between the two lists.
+    #[test]
+    fn a_grant_without_its_binding_is_not_accused_before_it_is_old() {
+        let created = "2026-01-01T11:00:00Z";
+        for (at, bindings, expected) in [
+            ("2026-01-01T11:58:59Z", &[][..], InForce::No),
+            ("2026-01-01T11:59:59Z", &[], InForce::Unknown),
+            ("2026-01-01T11:59:59Z", &[binding("a")], InForce::Yes),
+        ] {
+            let found = in_force(&[granted("a", created, at)], bindings);
+            assert_eq!(found, [("a".to_owned(), expected)], "{at} {bindings:?}");
+        }
+    }
 }

@@ -21,6 +21,7 @@ pub mod can_i;
 mod completion;
 pub mod connect;
 pub mod convert;
+mod deciding;
 pub mod doctor;
 pub mod exit;
 pub mod explain;

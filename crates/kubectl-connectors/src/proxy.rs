@@ -1,36 +1,98 @@
-//! Whether a cluster is reached without the proxy of the environment, as kubectl decides it.
+//! The proxy on the way to a cluster, as kubectl chooses it: by the rules of Go's `golang.org/x/net/http/httpproxy`.
 
 use std::net::IpAddr;
 
-/// True for the hosts of this machine, and for those that `NO_PROXY` names: `*`, names with the names below them,
-/// addresses, and ranges of addresses.
+use http::Uri;
+use http::uri::Scheme;
+
+/// The variables with the proxy. The first that is not empty counts.
+const PROXY: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+/// The variables with the servers that need no proxy. The first that is not empty counts.
+const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// The proxy to a server: that of its entry in the kubeconfig, otherwise that of the environment. `NO_PROXY` is about the
+/// environment alone.
 #[must_use]
-pub fn is_direct(host: &str, no_proxy: &str) -> bool {
+pub fn of_server(
+    server: &Uri,
+    of_entry: Option<&str>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
+    if let Some(proxy) = of_entry.filter(|it| !it.is_empty()) {
+        return Some(proxy.to_owned());
+    }
+    let first = |names: [&str; 2]| {
+        let mut values = names.into_iter().filter_map(&variable);
+        values.find(|it| !it.is_empty())
+    };
+    let usual = if server.scheme() == Some(&Scheme::HTTP) {
+        80
+    } else {
+        443
+    };
+    let port = server.port_u16().unwrap_or(usual);
+    let no_proxy = first(NO_PROXY).unwrap_or_default();
+    first(PROXY).filter(|_| !is_direct(server.host().unwrap_or_default(), port, &no_proxy))
+}
+
+/// True for the hosts of this machine, and for those that `NO_PROXY` names: `*`, names with the names below them, the
+/// names below one alone, addresses, and ranges of addresses. A name or an address may have a port.
+#[must_use]
+pub fn is_direct(host: &str, port: u16, no_proxy: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let address: Option<IpAddr> = host.parse().ok();
+    let address = address.map(|it| it.to_canonical());
     if host == "localhost" || address.is_some_and(|it| it.is_loopback()) {
         return true;
     }
-    let entries = no_proxy.split(',').map(str::trim);
-    entries.filter(|it| !it.is_empty()).any(|it| match address {
-        Some(address) => it == "*" || is_in(address, it),
-        None => it == "*" || is_below(host, it),
+    let (host, port) = (host.to_lowercase(), port.to_string());
+    let mut entries = no_proxy.split(',').map(|it| it.trim().to_lowercase());
+    entries.any(|entry| {
+        let is_named = match address {
+            Some(address) => is_of_address(&entry, address, &port),
+            None => is_of_name(&entry, &host, &port),
+        };
+        is_named || entry == "*"
     })
 }
 
-/// True for the name, and for those below it.
-fn is_below(host: &str, entry: &str) -> bool {
-    let name = entry.trim_start_matches('*').trim_start_matches('.');
-    let name = name.split(':').next().unwrap_or_default();
-    let (host, name) = (host.to_ascii_lowercase(), name.to_ascii_lowercase());
-    let before = host.strip_suffix(&name);
-    !name.is_empty() && before.is_some_and(|it| it.is_empty() || it.ends_with('.'))
+/// Host and port of an entry. The port is empty if there is none. An address in brackets has one.
+fn parts(entry: &str) -> (&str, &str) {
+    let both = match entry.strip_prefix('[') {
+        Some(rest) => rest.split_once("]:"),
+        None => entry
+            .split_once(':')
+            .filter(|(_, port)| !port.contains(':')),
+    };
+    both.unwrap_or((entry, ""))
 }
 
-fn is_in(address: IpAddr, entry: &str) -> bool {
-    let Some((first, bits)) = entry.split_once('/') else {
-        return entry.parse() == Ok(address);
-    };
+/// True for the name, and for those below it. An entry that begins with a dot is about those below alone.
+fn is_of_name(entry: &str, host: &str, port: &str) -> bool {
+    let (name, of_port) = parts(entry);
+    let below = name.strip_prefix('*').filter(|it| it.starts_with('.'));
+    let name = below.unwrap_or(name);
+    let is_address = name.parse::<IpAddr>().is_ok();
+    let is_named = host
+        .strip_suffix(name)
+        .is_some_and(|before| name.starts_with('.') || before.is_empty() || before.ends_with('.'));
+    !name.is_empty() && !is_address && is_named && is_port(of_port, port)
+}
+
+fn is_of_address(entry: &str, address: IpAddr, port: &str) -> bool {
+    if let Some((first, bits)) = entry.split_once('/') {
+        return is_in(address, first, bits);
+    }
+    let (host, of_port) = parts(entry);
+    let host = host.parse::<IpAddr>();
+    host.is_ok_and(|it| it.to_canonical() == address) && is_port(of_port, port)
+}
+
+fn is_port(of_entry: &str, port: &str) -> bool {
+    of_entry.is_empty() || of_entry == port
+}
+
+fn is_in(address: IpAddr, first: &str, bits: &str) -> bool {
     let (Ok(first), Ok(bits)) = (first.parse::<IpAddr>(), bits.parse::<u32>()) else {
         return false;
     };
@@ -51,26 +113,127 @@ fn is_in(address: IpAddr, entry: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// Each row was given to Go's `httpproxy` too, with port 6443.
     #[test]
     fn no_proxy_names_hosts_addresses_and_ranges_and_this_machine_needs_none() {
         for (host, no_proxy, expected) in [
             ("api.example.com", "", false),
             ("api.example.com", "*", true),
+            ("api.example.com", "a.b, *", true),
+            ("api.example.com", "*:6443", false),
             ("api.example.com", "example.com", true),
+            ("example.com", "example.com", true),
             ("api.example.com", ".example.com", true),
-            ("API.example.com", " a.b , *.Example.com:443", true),
+            ("example.com", ".example.com", false),
+            ("api.example.com", "*.example.com", true),
+            ("example.com", "*.example.com", false),
+            ("api.example.com", "*example.com", false),
+            ("api.example.com", "**.example.com", false),
+            ("API.example.com", " a.b , *.Example.com", true),
             ("api.example.com", "ample.com", false),
+            ("api.example.com", "example.com:6443", true),
+            ("api.example.com", ".example.com:6443", true),
+            ("api.example.com", "example.com:443", false),
+            ("api.example.com", "*.example.com:443", false),
+            ("api.example.com", "example.com:", true),
+            ("api.example.com", "example.com:https", false),
+            ("api.example.com", ":6443", false),
             ("api.example.com", ",", false),
+            ("x.10.1.2.3", "10.1.2.3", false),
             ("10.1.2.3", "10.0.0.0/8", true),
             ("10.1.2.3", "10.1.2.4/31", false),
+            ("10.1.2.3", "10.0.0.0/33", false),
             ("10.1.2.3", "10.1.2.3", true),
+            ("10.1.2.3", "10.1.2.3:6443", true),
+            ("10.1.2.3", "10.1.2.3:443", false),
+            ("10.1.2.3", "2.3", false),
+            ("10.1.2.3", "a.b,*", true),
             ("10.1.2.3", "2001:db8::/32", false),
+            ("[::ffff:10.1.2.3]", "10.0.0.0/8", true),
             ("[2001:db8::1]", "2001:db8::/32", true),
+            ("[2001:db8::1]", "2001:db8::1", true),
+            ("[2001:db8::1]", "[2001:db8::1]:6443", true),
+            ("[2001:db8::1]", "[2001:db8::1]:443", false),
+            ("[2001:db8::1]", "[2001:db8::1]", false),
             ("11.1.2.3", "10.0.0.0/8", false),
             ("127.0.0.1", "", true),
+            ("[::1]", "", true),
             ("localhost", "", true),
         ] {
-            assert_eq!(is_direct(host, no_proxy), expected, "{host} {no_proxy}");
+            assert_eq!(
+                is_direct(host, 6443, no_proxy),
+                expected,
+                "{host} {no_proxy}"
+            );
         }
+    }
+
+    /// The proxy to a server, with these variables.
+    fn chosen(server: &str, of_entry: Option<&str>, set: &[(&str, &str)]) -> Option<String> {
+        let variable = |name: &str| {
+            let found = set.iter().find(|(it, _)| *it == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        of_server(&server.parse().unwrap(), of_entry, variable)
+    }
+
+    #[test]
+    fn of_two_variables_the_first_that_is_not_empty_counts() {
+        let server = "https://api.example.com:6443";
+        let proxy = ("HTTPS_PROXY", "http://a:1");
+        for (set, expected) in [
+            (&[][..], None),
+            (&[proxy], Some("http://a:1")),
+            (
+                &[("HTTPS_PROXY", ""), ("https_proxy", "http://b:1")],
+                Some("http://b:1"),
+            ),
+            (&[proxy, ("https_proxy", "http://b:1")], Some("http://a:1")),
+            (&[proxy, ("no_proxy", "example.com")], None),
+            (
+                &[proxy, ("NO_PROXY", ""), ("no_proxy", "example.com")],
+                None,
+            ),
+            (
+                &[proxy, ("NO_PROXY", "other"), ("no_proxy", "example.com")],
+                Some("http://a:1"),
+            ),
+        ] {
+            assert_eq!(chosen(server, None, set).as_deref(), expected, "{set:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_a_port_has_the_usual_one_of_its_scheme() {
+        for (server, no_proxy, is_direct) in [
+            ("https://api.example.com", "example.com:443", true),
+            ("http://api.example.com", "example.com:443", false),
+            ("http://api.example.com", "example.com:80", true),
+            ("https://[2001:db8::1]", "[2001:db8::1]:443", true),
+        ] {
+            let set = [("HTTPS_PROXY", "http://a:1"), ("NO_PROXY", no_proxy)];
+            assert_eq!(
+                chosen(server, None, &set).is_none(),
+                is_direct,
+                "{server} {no_proxy}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_proxy_is_about_the_server_and_neither_about_the_proxy_nor_about_that_of_the_kubeconfig() {
+        let server = "https://api.example.com";
+        let set = [
+            ("HTTPS_PROXY", "http://10.0.0.5:3128"),
+            ("NO_PROXY", "10.0.0.0/8"),
+        ];
+        assert_eq!(
+            chosen(server, None, &set).as_deref(),
+            Some("http://10.0.0.5:3128")
+        );
+        let own = Some("http://own:1");
+        let set = [("HTTPS_PROXY", "http://a:1"), ("NO_PROXY", "*")];
+        assert_eq!(chosen(server, own, &set).as_deref(), own);
+        assert_eq!(chosen(server, Some(""), &set), None);
     }
 }

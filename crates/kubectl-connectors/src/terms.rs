@@ -34,6 +34,15 @@ impl std::fmt::Display for NamespacedName {
     }
 }
 
+/// True for a field that a report leaves out.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+pub(crate) const fn is_false(it: &bool) -> bool {
+    !*it
+}
+
 /// The seconds from one time to another. Zero if the second time is earlier.
 #[must_use]
 pub fn seconds(from: Timestamp, to: Timestamp) -> i64 {

@@ -3,13 +3,12 @@
 use authz::{AllowedBy, Attributes, Binding, RbacIndex, ResourceRequest, Subject, Target};
 use connectors_api::labels::ACCESS_POLICY;
 use connectors_api::pod_grant::{BindingFacts, RequestFacts as _};
-use connectors_api::request_order::{self, RequestTuple};
 use connectors_api::{AccessRequest, AccessResource, Permission, names};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::BTreeMap;
 
+use crate::deciding;
 use crate::output::{Cell, Colours, Tone, table};
 use crate::rbac::RbacRead;
 use crate::terms::{NamespacedName, span};
@@ -176,18 +175,12 @@ fn pods(
     requests: &[AccessRequest],
     now: Timestamp,
 ) -> Vec<PodHolder> {
-    let mut tuples: BTreeMap<RequestTuple, Vec<&AccessRequest>> = BTreeMap::new();
-    for request in requests {
-        let spec = &request.spec;
-        let is_about = spec.connector_ref.name == question.connector
-            && spec.permission == question.permission
-            && request.namespace() == question.namespace;
-        if let Some(tuple) = RequestTuple::of(spec).filter(|_| is_about) {
-            tuples.entry(tuple).or_default().push(request);
-        }
-    }
-    let deciding = tuples.into_values().filter_map(request_order::deciding);
-    let mut pods: Vec<_> = deciding
+    let is_about = |it: &&AccessRequest| {
+        it.spec.connector_ref.name == question.connector
+            && it.spec.permission == question.permission
+            && it.namespace() == question.namespace
+    };
+    let mut pods: Vec<_> = deciding::of_each(requests.iter().filter(is_about))
         .filter(|request| is_let_in(question, index, request, now))
         .map(|request| {
             let pod = &request.spec.context.object_ref;

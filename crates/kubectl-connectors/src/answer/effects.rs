@@ -12,6 +12,9 @@ use crate::explain::report::{AccessWord, GatingWord, PodWord, PolicyShown, RuleS
 use crate::policy_test::compare::covers_mount;
 use crate::terms::NamespacedName;
 
+/// Why a pod that ends is not let in.
+const POD_ENDS: &str = "the pod ends, and gets nothing more";
+
 /// The effects on the accesses of a pod whose checks find the object with this UID.
 pub(super) fn of_waiting(foreseen: &Foreseen, uid: &str) -> Vec<AnswerEffect> {
     let touched = foreseen
@@ -56,23 +59,23 @@ fn of_access(foreseen: &Foreseen, access: &ForeseenAccess, uid: &str) -> Vec<Ans
     let is_granted = effect.phase == Some(Phase::Granted);
     let opened = access.opened_by();
     let doubtful = access.doubtful(uid);
+    let barred = barred(foreseen.gating, pod.state);
+    let is_open = matches!(
+        then.state,
+        AccessWord::Waits | AccessWord::Unknown | AccessWord::NotGated
+    );
     let mut unknown = None;
-    if foreseen.gating == GatingWord::Off {
-        "approvals are switched off: nothing is granted".clone_into(&mut effect.because);
-    } else if !access.has_connector {
-        effect.because = format!("there is no connector {}", now.connector);
-    } else if matches!(
-        pod.state,
-        PodWord::Finished | PodWord::Terminating | PodWord::Gone
-    ) {
-        "the pod ends, and gets nothing more".clone_into(&mut effect.because);
-    } else if !matches!(then.state, AccessWord::Waits | AccessWord::Unknown) && !is_granted {
+    if let Some(because) = unheard(pod.state, access) {
+        effect.because = because;
+    } else if !is_open && !is_granted {
         effect.because.clone_from(&then.because);
     } else {
-        if !doubtful.is_empty() {
+        if !doubtful.is_empty() && barred.is_none() {
             unknown = Some(not_known(&effect, &doubtful));
         }
-        if !opened.is_empty() {
+        // While approvals are switched off, a pod without a request makes none.
+        let may_refuse = barred.is_none() || request.is_some();
+        if !opened.is_empty() && barred.is_none() {
             effect.effect = if is_granted {
                 EffectWord::Adds
             } else {
@@ -87,14 +90,45 @@ fn of_access(foreseen: &Foreseen, access: &ForeseenAccess, uid: &str) -> Vec<Ans
             effect.grants = grants.collect();
         } else if is_granted {
             "the pod keeps the access that it has".clone_into(&mut effect.because);
-        } else if access.is_refused() {
+        } else if access.is_late() {
+            effect.because.clone_from(&then.because);
+        } else if access.is_refused() && may_refuse {
             effect.effect = EffectWord::Refuses;
             "no policy can pass any more".clone_into(&mut effect.because);
+        } else if let Some(barred) = barred {
+            barred.clone_into(&mut effect.because);
         } else if let Some(unknown) = unknown {
             return vec![unknown];
         }
     }
     std::iter::once(effect).chain(unknown).collect()
+}
+
+/// Why the controller does not look at the checks.
+fn unheard(pod: PodWord, access: &ForeseenAccess) -> Option<String> {
+    let connector = &access.now.connector;
+    if matches!(pod, PodWord::Finished | PodWord::Gone) {
+        Some(POD_ENDS.to_owned())
+    } else if !access.has_connector {
+        Some(format!("there is no connector {connector}"))
+    } else if access.is_replaced {
+        Some(format!(
+            "connector {connector} is another one than when the request was made"
+        ))
+    } else {
+        None
+    }
+}
+
+/// Why nothing is granted, though a check that says no refuses the request.
+fn barred(gating: GatingWord, pod: PodWord) -> Option<&'static str> {
+    if gating == GatingWord::Off {
+        Some("approvals are switched off: nothing is granted")
+    } else if pod == PodWord::Terminating {
+        Some(POD_ENDS)
+    } else {
+        None
+    }
 }
 
 /// The effect by policies of which it is not known whether they pass.
@@ -215,9 +249,182 @@ fn support(policy: &MatchedPolicy, uid: &str) -> Option<Support> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use connectors_api::Permission;
+    use connectors_api::access_policy::ObjectKind;
+    use connectors_api::policy_words::PolicyWord;
     use serde_json::json;
 
     use super::*;
+    use crate::explain::foresee::CountedObject;
+    use crate::explain::report::{AccessShown, PodShown, RequestShown};
+
+    /// The access of a pod whose request waits, under one policy with this verdict.
+    fn access(verdict: AccessCheckReady) -> AccessShown {
+        AccessShown {
+            connector: NamespacedName::new("tools", "harbor"),
+            permission: Permission::Apis,
+            state: AccessWord::Waits,
+            because: "as read".to_owned(),
+            since: None,
+            seconds: None,
+            request: Some(RequestShown {
+                name: "r".to_owned(),
+                phase: Some(Phase::Pending),
+                reason: None,
+                message: String::new(),
+                created: None,
+            }),
+            policies: vec![PolicyShown {
+                name: "p".to_owned(),
+                applies: PolicyWord::Yes,
+                because: String::new(),
+                standing: PolicyWord::Absent,
+                standing_because: String::new(),
+                problem: None,
+                grant: None,
+                verdict: Some(verdict),
+                is_late: false,
+                source: None,
+                checks: Vec::new(),
+                rules: Vec::new(),
+            }],
+            ends: Vec::new(),
+            next: Vec::new(),
+        }
+    }
+
+    /// A pod for which an answer to the object `u` leads from a wait to this verdict.
+    fn foreseen(verdict: AccessCheckReady) -> Foreseen {
+        Foreseen {
+            pod: Some(PodShown {
+                namespace: "ci".to_owned(),
+                name: "p".to_owned(),
+                uid: None,
+                state: PodWord::Pending,
+                gated: false,
+            }),
+            account: NamespacedName::new("ci", "a"),
+            gating: GatingWord::On,
+            accesses: vec![ForeseenAccess {
+                now: access(AccessCheckReady::AccessCheckPending),
+                then: access(verdict),
+                counted: vec![CountedObject {
+                    kind: ObjectKind {
+                        api_version: "v1".to_owned(),
+                        kind: "ConfigMap".to_owned(),
+                    },
+                    resource: "configmaps".to_owned(),
+                    name: NamespacedName::new("ci", "o"),
+                    uid: "u".to_owned(),
+                    policy: "p".to_owned(),
+                    check: "c".to_owned(),
+                    has_module: false,
+                    verdict: AccessCheckReady::AccessCheckPending,
+                }],
+                grants: BTreeMap::new(),
+                has_connector: true,
+                is_replaced: false,
+            }],
+        }
+    }
+
+    /// The effects of a yes and of a no after this change.
+    fn effects(change: impl Fn(&mut Foreseen)) -> [EffectWord; 2] {
+        let verdicts = [
+            AccessCheckReady::AccessCheckPassed,
+            AccessCheckReady::AccessCheckRejected,
+        ];
+        verdicts.map(|verdict| {
+            let mut foreseen = foreseen(verdict);
+            change(&mut foreseen);
+            match of_waiting(&foreseen, "u").as_slice() {
+                [effect] => effect.effect,
+                effects => panic!("{effects:?}"),
+            }
+        })
+    }
+
+    #[test]
+    fn a_yes_opens_and_a_no_refuses_where_the_controller_looks_at_the_checks() {
+        use EffectWord::{Opens, Refuses, Waits};
+        type Change = fn(&mut Foreseen);
+        let rows: [(&str, Change, [EffectWord; 2]); 9] = [
+            ("nothing else", |_| (), [Opens, Refuses]),
+            (
+                "no connector",
+                |it| it.accesses[0].has_connector = false,
+                [Waits; 2],
+            ),
+            (
+                "another connector",
+                |it| it.accesses[0].is_replaced = true,
+                [Waits; 2],
+            ),
+            (
+                "the pod is over",
+                |it| pod(it, PodWord::Finished),
+                [Waits; 2],
+            ),
+            ("the pod is gone", |it| pod(it, PodWord::Gone), [Waits; 2]),
+            // A no is recorded also while nothing is granted.
+            (
+                "the pod goes",
+                |it| pod(it, PodWord::Terminating),
+                [Waits, Refuses],
+            ),
+            (
+                "switched off",
+                |it| it.gating = GatingWord::Off,
+                [Waits, Refuses],
+            ),
+            (
+                "switched off, and mounts do not wait",
+                |it| {
+                    it.gating = GatingWord::Off;
+                    it.accesses[0].then.state = AccessWord::NotGated;
+                },
+                [Waits, Refuses],
+            ),
+            (
+                "switched off, and no request",
+                |it| {
+                    it.gating = GatingWord::Off;
+                    it.accesses[0].now.request = None;
+                },
+                [Waits; 2],
+            ),
+        ];
+        for (what, change, expected) in rows {
+            assert_eq!(effects(change), expected, "{what}");
+        }
+    }
+
+    fn pod(foreseen: &mut Foreseen, state: PodWord) {
+        if let Some(pod) = &mut foreseen.pod {
+            pod.state = state;
+        }
+    }
+
+    /// The policy refuses whatever the answer is, so that a wait for the answer is no success.
+    #[test]
+    fn no_answer_changes_the_result_of_a_policy_whose_time_to_wait_is_over() {
+        let late = |policy: &mut PolicyShown| {
+            policy.is_late = true;
+            policy.verdict = Some(AccessCheckReady::AccessCheckRejected);
+        };
+        let alone = effects(|it| it.accesses[0].then.policies.iter_mut().for_each(late));
+        assert_eq!(alone, [EffectWord::Waits; 2]);
+        let beside_another = effects(|it| {
+            let policies = &mut it.accesses[0].then.policies;
+            let mut one_more = policies[0].clone();
+            one_more.name = "late".to_owned();
+            late(&mut one_more);
+            policies.push(one_more);
+        });
+        assert_eq!(beside_another, [EffectWord::Opens, EffectWord::Refuses]);
+    }
 
     /// A granted policy whose checks, each with a latch and a match, rest on the objects with these UIDs.
     fn granted(checks: &[(&str, &str, &str)]) -> MatchedPolicy {

@@ -347,8 +347,10 @@ impl AnswerPlace<'_> {
         let of_pods = &shown.object.name.namespace;
         let (all, is_cut) = requests::of_pods(self.reads, of_pods, namespaces, unread).await;
         let answer = shown.answer;
-        let mut open: Vec<&AccessRequest> = all
+        let (deciding, mut judged) = requests::parted(&all);
+        let mut open: Vec<&AccessRequest> = deciding
             .iter()
+            .copied()
             .filter(|it| requests::is_open(it, answer) && requests::can_change(it, counting))
             .collect();
         // Those that record the object come first: their number is not that of a tenant's pods.
@@ -365,7 +367,6 @@ impl AnswerPlace<'_> {
             open.iter()
                 .map(|it| WaitTarget::Request(requests::name_of(it))),
         );
-        let mut judged: BTreeSet<NamespacedName> = BTreeSet::new();
         let mut looks = 0;
         let mut effects: Vec<AnswerEffect> = Vec::new();
         while let Some(target) = queue.pop_front() {
@@ -403,7 +404,9 @@ impl AnswerPlace<'_> {
         }
         shown.left_out += usize::from(is_cut);
         if answer == ApprovalAnswer::Reject {
-            let granted = all.iter().filter(|it| it.phase() == Some(Phase::Granted));
+            let granted = deciding
+                .iter()
+                .filter(|it| it.phase() == Some(Phase::Granted));
             effects.extend(granted.filter_map(|it| effects::of_granted(it, uid)));
         }
         effects.sort_by(|a, b| {

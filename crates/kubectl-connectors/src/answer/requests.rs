@@ -10,6 +10,7 @@ use kube::ResourceExt as _;
 
 use super::find::PolicyKey;
 use crate::approval_write::ApprovalAnswer;
+use crate::deciding;
 use crate::reads::{ClusterReads, Strict};
 use crate::terms::NamespacedName;
 use crate::unread::MissedRead;
@@ -59,6 +60,17 @@ pub(super) fn name_of(request: &AccessRequest) -> NamespacedName {
     NamespacedName::new(namespace, request.name_any())
 }
 
+/// The requests that decide, and the names of the others. The controller grants nothing by a request that is being deleted,
+/// or beside another one about the same access.
+pub(super) fn parted(all: &[AccessRequest]) -> (Vec<&AccessRequest>, BTreeSet<NamespacedName>) {
+    let deciding: Vec<_> = deciding::of_each(all).collect();
+    let mut others: BTreeSet<_> = all.iter().map(name_of).collect();
+    for request in &deciding {
+        others.remove(&name_of(request));
+    }
+    (deciding, others)
+}
+
 /// True when an answer can change the result of the request. A granted request gets more by further policies.
 pub(super) fn is_open(request: &AccessRequest, answer: ApprovalAnswer) -> bool {
     match request.phase() {
@@ -93,24 +105,10 @@ pub(super) fn records(request: &AccessRequest, uid: &str) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-    use crate::testing;
-
-    fn request(name: &str, of_pods: &str) -> Value {
-        json!({
-            "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessRequest",
-            "metadata": {"namespace": "tools", "name": name, "uid": name},
-            "spec": {
-                "subject": {"kind": "ServiceAccount", "namespace": of_pods, "name": "a"},
-                "connectorRef": {"name": "harbor"}, "permission": "apis",
-                "context": {"objectRef": {
-                    "apiVersion": "v1", "kind": "Pod", "namespace": of_pods, "name": "p", "uid": "u",
-                }},
-            },
-        })
-    }
+    use crate::testing::{self, request};
 
     /// The names of the requests of pods in `ci`, and whether there may be more, where the list of all requests and the
     /// one by label are cut or not.
@@ -142,6 +140,26 @@ mod tests {
             found.iter().map(AccessRequest::name_any).collect(),
             may_be_more,
         )
+    }
+
+    #[test]
+    fn a_request_that_is_being_deleted_or_that_another_one_decides_for_is_left_out() {
+        let changed = |name: &str, field: &str, value: &str| {
+            let mut request = request(name, "ci");
+            *request.pointer_mut(field).unwrap() = value.into();
+            request
+        };
+        let mut going = changed("going", "/spec/context/objectRef/uid", "u2");
+        going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        let all = [request("b", "ci"), request("a", "ci"), going];
+        let all = all.map(|it| serde_json::from_value(it).unwrap());
+        let (deciding, others) = parted(&all);
+        let deciding: Vec<_> = deciding.iter().map(|it| it.name_any()).collect();
+        let others: Vec<_> = others.into_iter().map(|it| it.name).collect();
+        assert_eq!(
+            (deciding, others),
+            (vec!["a".into()], vec!["b".into(), "going".into()])
+        );
     }
 
     /// An editor of a request removes the label, so the list by label is not whole either.

@@ -30,7 +30,7 @@ pub(super) fn examine(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
         }
     }
     findings.extend(of_grants(read, now));
-    findings.extend(standing_orphans(read));
+    findings.extend(standing_orphans(read, now));
     let connectors = read.connectors.iter().flatten().flatten();
     findings.extend(connectors.filter_map(of_connector));
     findings
@@ -138,8 +138,8 @@ fn of_grants(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
     findings
 }
 
-/// RoleBindings of standing permissions whose policy is gone.
-fn standing_orphans(read: &DoctorRead) -> Vec<DoctorFinding> {
+/// RoleBindings of standing permissions whose policy is gone. A policy may be newer than the list of policies.
+fn standing_orphans(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
     let (Some(policies), Some(bindings)) = (&read.policies, &read.bindings) else {
         return Vec::new();
     };
@@ -154,6 +154,10 @@ fn standing_orphans(read: &DoctorRead) -> Vec<DoctorFinding> {
         .iter()
         .flatten()
         .filter(|it| it.metadata.deletion_timestamp.is_none())
+        .filter(|it| {
+            let created = it.metadata.creation_timestamp.as_ref();
+            created.is_none_or(|it| grants::is_old(it.0, now))
+        })
         .filter(|it| {
             let labels = it.labels();
             let policy = labels.get(ACCESS_POLICY_UID);
@@ -217,4 +221,45 @@ fn of_connector(connector: &Connector) -> Option<DoctorFinding> {
     let name = NamespacedName::new(namespace, name);
     let manifest = FixObject::new(names::API_VERSION, "Connector", name).with_labels(labels);
     Some(finding.with_command(command).with_object(manifest))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The words about a binding of a standing permission that was created at this time, read at noon without its policy.
+    fn words(created: Option<&str>, is_going: bool) -> Vec<DoctorWord> {
+        let noon = "2026-01-01T12:00:00Z";
+        let binding = json!({
+            "metadata": {
+                "name": "standing", "namespace": "tools", "creationTimestamp": created,
+                "deletionTimestamp": is_going.then_some(noon),
+                "labels": {
+                    "app.kubernetes.io/managed-by": "connectors-approval",
+                    "connectors.alauda.io/accessPolicyUid": "uid-of-no-policy",
+                },
+            },
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "standing"},
+        });
+        let read = DoctorRead {
+            policies: Some(Vec::new()),
+            requests: Some(Vec::new()),
+            bindings: Some(vec![Ok(serde_json::from_value(binding).unwrap())]),
+            ..DoctorRead::default()
+        };
+        let findings = examine(&read, noon.parse().unwrap());
+        findings.iter().map(|it| it.word).collect()
+    }
+
+    /// The lists of policies and bindings are not of one moment, and the finding has a command that deletes.
+    #[test]
+    fn a_binding_without_its_policy_is_an_orphan_once_it_is_old() {
+        let orphan = [DoctorWord::GrantOrphaned];
+        assert_eq!(words(None, false), orphan);
+        assert_eq!(words(Some("2026-01-01T11:58:59Z"), false), orphan);
+        assert_eq!(words(Some("2026-01-01T11:58:59Z"), true), []);
+        assert_eq!(words(Some("2026-01-01T11:59:59Z"), false), []);
+    }
 }

@@ -120,26 +120,21 @@ pub(super) async fn read(
         reads.one_of_cluster::<MutatingWebhookConfiguration>(WEBHOOKS),
         reads.one_of_cluster::<ValidatingWebhookConfiguration>(WEBHOOKS),
     );
-    let (
-        admission,
-        admission_bindings,
-        cluster_roles,
-        cluster_bindings,
-        roles,
-        connectors,
-        policies,
-    ) = tokio::join!(
+    let (admission, admission_bindings, cluster_roles, cluster_bindings, roles, connectors) = tokio::join!(
         reads.all_of_cluster::<ValidatingAdmissionPolicy>(),
         reads.all_of_cluster::<ValidatingAdmissionPolicyBinding>(),
         reads.all_of_cluster::<ClusterRole>(),
         reads.all_of_cluster::<ClusterRoleBinding>(),
         reads.all::<Role, Plain>(namespace, ""),
         reads.all::<Connector, Plain>(namespace, ""),
-        reads.all::<AccessPolicy, Strict>(namespace, ""),
     );
-    // A request records its grant before the binding is written. In this order no binding seems to belong to nothing.
+    // A binding is written after the policy and the request that it belongs to. In this order no binding seems to belong to
+    // nothing.
     let bindings = reads.all::<RoleBinding, Plain>(namespace, "").await;
-    let requests = reads.all::<AccessRequest, Strict>(namespace, "").await;
+    let (policies, requests) = tokio::join!(
+        reads.all::<AccessPolicy, Strict>(namespace, ""),
+        reads.all::<AccessRequest, Strict>(namespace, ""),
+    );
 
     let mut unread = Vec::new();
     let server_time = known(server_time, &mut unread).flatten();
@@ -241,4 +236,36 @@ fn all<K>(read: ReadResult<Vec<Found<K>>>, unread: &mut Vec<MissedRead>) -> Opti
 /// One object. One that cannot be parsed counts as absent, because it has no effect.
 fn one<K>(read: ReadResult<Option<Found<K>>>, unread: &mut Vec<MissedRead>) -> Presence<K> {
     Presence::of(read.map(|found| found.and_then(Result::ok)), unread)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing;
+
+    #[tokio::test]
+    async fn policies_and_requests_are_listed_after_the_bindings_that_are_written_for_them() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&asked);
+        let client = testing::client(move |call| {
+            seen.lock().unwrap().push(call.uri().path().to_owned());
+            (200, json!({"metadata": {}, "items": []}))
+        });
+        let reads = ClusterReads::new(client, None, Duration::from_secs(5));
+        let now = "2026-01-01T12:00:00Z".parse().unwrap();
+        let (_, _) = Box::pin(read(&reads, "tools", "system", now)).await;
+        let asked = asked.lock().unwrap();
+        let place = |of: &str| {
+            let found = asked.iter().position(|it| it.ends_with(of));
+            found.unwrap_or_else(|| panic!("{of}: {asked:?}"))
+        };
+        let bindings = place("/namespaces/tools/rolebindings");
+        assert!(bindings < place("/accesspolicies"), "{asked:?}");
+        assert!(bindings < place("/accessrequests"), "{asked:?}");
+    }
 }

@@ -1,19 +1,19 @@
 //! The ends of a wait or an access. Only possible ends are named.
 
-use connectors_api::access_policy::{Check, CheckGrantedPermission, Latch};
+use connectors_api::access_policy::{Check, Latch};
 use connectors_api::access_request::MatchedPolicy;
 use connectors_api::approval_kind::records_approvers;
 use connectors_api::judge::{ProofNeeded, proof_needed};
-use connectors_api::policy_words::PolicyWord;
+use connectors_api::pod_grant::RequestFacts as _;
 use jiff::Timestamp;
 
-use super::report::{AccessShown, AccessWord, EndCause, EndShown};
+use super::report::{AccessShown, AccessWord, EndCause, EndShown, PolicyShown};
 use super::seen::{AccessRead, PolicyRead};
 
 /// The ends of the state of an access.
 pub(super) fn of(access: &AccessRead, shown: &AccessShown) -> Vec<EndShown> {
     match shown.state {
-        AccessWord::Waits => of_wait(access, shown),
+        AccessWord::Waits => of_request(access).unwrap_or_else(|| of_wait(access, shown)),
         AccessWord::Granted => of_grant(access, shown),
         AccessWord::Standing
         | AccessWord::NotInForce
@@ -35,24 +35,35 @@ fn end(cause: EndCause, at: Option<Timestamp>, message: impl Into<String>) -> En
     }
 }
 
-fn granted_part(policy: &PolicyRead) -> Option<&CheckGrantedPermission> {
-    let policy = policy.policy.as_ref().ok()?;
-    policy.spec.check_granted_permission.as_ref()
+/// The ends of the wait of a request by which nothing is granted any more; none of any other.
+fn of_request(access: &AccessRead) -> Option<Vec<EndShown>> {
+    let request = access.request.there()?;
+    let message = if request.is_deleting() {
+        "the request is gone: a pod that waits for its mount asks anew"
+    } else if access.is_replaced {
+        "the request is deleted: the pod then asks for the connector that there is now"
+    } else {
+        return None;
+    };
+    Some(vec![
+        end(EndCause::Deleted, None, message),
+        end(EndCause::PodEnds, None, "the pod is deleted"),
+    ])
 }
 
 fn of_wait(access: &AccessRead, shown: &AccessShown) -> Vec<EndShown> {
-    let applies = |policy: &PolicyRead| {
+    let is = |policy: &PolicyRead, is: fn(&PolicyShown) -> bool| {
         let mut all = shown.policies.iter();
-        all.any(|it| it.name == policy.name && it.applies == PolicyWord::Yes && it.grant.is_none())
+        all.any(|it| it.name == policy.name && is(it))
     };
-    let open: Vec<_> = access
-        .policies
-        .iter()
-        .flatten()
-        .filter(|it| applies(it))
+    let read = || access.policies.iter().flatten();
+    let open: Vec<_> = read()
+        .filter(|it| is(it, PolicyShown::is_awaited))
         .collect();
+    let mut late = read().filter(|it| is(it, |it| it.is_late)).peekable();
     let mut ends = Vec::new();
     match open.as_slice() {
+        [] if late.peek().is_some() => {}
         [] => {
             let message = "a policy that selects the connector and accepts the service account; one that is created later \
                            counts";
@@ -85,8 +96,15 @@ fn of_wait(access: &AccessRead, shown: &AccessShown) -> Vec<EndShown> {
         }
     }
     let created = shown.request.as_ref().and_then(|it| it.created);
+    for policy in late {
+        let message = format!(
+            "policy {} refuses for good: its pendingTimeout is over",
+            policy.name
+        );
+        ends.push(end(EndCause::PendingTimeout, None, message));
+    }
     for policy in open {
-        let limits = granted_part(policy).and_then(|it| it.spec.limits.as_ref());
+        let limits = policy.granted_part().and_then(|it| it.spec.limits.as_ref());
         let timeout = limits.and_then(|it| it.pending_timeout.as_ref());
         if let Some(timeout) = timeout {
             let at = created.and_then(|it| it.checked_add(timeout.get()).ok());
@@ -153,7 +171,7 @@ fn of_policy(policy: &MatchedPolicy, ends: &mut Vec<EndShown>) {
 /// The ends of a grant that a policy would make at this time.
 pub(super) fn of_future_grant(policy: &PolicyRead, now: Timestamp) -> Vec<EndShown> {
     let mut ends = Vec::new();
-    let Some(granted) = granted_part(policy) else {
+    let Some(granted) = policy.granted_part() else {
         return ends;
     };
     let limits = granted.spec.limits.as_ref();

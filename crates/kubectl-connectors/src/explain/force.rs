@@ -12,6 +12,8 @@ use crate::reads::Found;
 /// The objects behind a grant.
 #[derive(Debug)]
 pub(super) struct GrantRead {
+    /// Whether the request is the one that decides for its pod; none if that could not be read.
+    pub(super) decides: Option<bool>,
     /// The RoleBindings with the UID of the request; none if they could not be read.
     pub(super) bindings: Option<Vec<Found<RoleBinding>>>,
     /// There are more of them than were read.
@@ -36,6 +38,8 @@ pub(super) enum GrantForce {
 pub(super) enum GrantLack {
     /// The request is being deleted.
     RequestGoes,
+    /// Another request decides for the pod.
+    OtherDecides,
     /// Its time is over since then.
     Over(Timestamp),
     /// No RoleBinding of the grant counts for the pod.
@@ -49,6 +53,7 @@ impl GrantLack {
     pub(super) fn told(self) -> String {
         match self {
             Self::RequestGoes => "the request is being deleted".to_owned(),
+            Self::OtherDecides => "another request decides for the pod".to_owned(),
             Self::Over(at) => format!("its time is over since {at}"),
             Self::NoBinding => {
                 "no RoleBinding of the grant is there that counts for the pod".to_owned()
@@ -86,10 +91,11 @@ pub(super) fn of(
             GrantForce::Lacks(GrantLack::NoBinding)
         };
     }
-    match read.allowed {
-        None => GrantForce::Unknown,
-        Some(false) => GrantForce::Lacks(GrantLack::NoRule),
-        Some(true) => GrantForce::Holds,
+    match (read.decides, read.allowed) {
+        (Some(false), _) => GrantForce::Lacks(GrantLack::OtherDecides),
+        (_, Some(false)) => GrantForce::Lacks(GrantLack::NoRule),
+        (None, _) | (_, None) => GrantForce::Unknown,
+        (Some(true), Some(true)) => GrantForce::Holds,
     }
 }
 
@@ -146,6 +152,7 @@ mod tests {
             Ok(serde_json::from_value(binding).unwrap())
         };
         GrantRead {
+            decides: Some(true),
             bindings: bindings.map(|number| (0..number).map(|_| binding()).collect()),
             is_cut: false,
             allowed: Some(true),
@@ -176,6 +183,15 @@ mod tests {
         going.metadata.deletion_timestamp = serde_json::from_value(json!(NOON)).unwrap();
         let goes = GrantForce::Lacks(GrantLack::RequestGoes);
         assert_eq!(force(&read(Some(1)), &going), goes);
+    }
+
+    #[test]
+    fn a_grant_of_a_request_that_does_not_decide_for_its_pod_is_not_in_force() {
+        let mut beside = read(Some(1));
+        beside.decides = Some(false);
+        let granted = request(&json!([{"state": "Granted"}]));
+        let other = GrantForce::Lacks(GrantLack::OtherDecides);
+        assert_eq!(force(&beside, &granted), other);
     }
 
     #[test]
@@ -210,7 +226,9 @@ mod tests {
         cut.is_cut = true;
         let mut unasked = read(Some(1));
         unasked.allowed = None;
-        for read in [read(None), cut, unasked] {
+        let mut unlisted = read(Some(1));
+        unlisted.decides = None;
+        for read in [read(None), cut, unasked, unlisted] {
             assert_eq!(force(&read, &granted), GrantForce::Unknown, "{read:?}");
         }
     }

@@ -50,6 +50,8 @@ pub struct ForeseenAccess {
     pub grants: BTreeMap<String, FutureGrant>,
     /// False if it is known that there is no connector of this name.
     pub has_connector: bool,
+    /// The connector is another one than when the request was made. Nothing is granted.
+    pub is_replaced: bool,
 }
 
 /// A grant that a policy would make.
@@ -140,6 +142,7 @@ pub async fn foresee(
                     .map(|it| (it.name.clone(), future_grant(it, now)))
                     .collect(),
                 has_connector: read.labels != Presence::Absent,
+                is_replaced: read.is_replaced,
             }
         });
     let foreseen = Foreseen {
@@ -327,20 +330,29 @@ impl ForeseenAccess {
         };
         let policies = self.then.policies.iter();
         policies
-            .filter(|it| it.applies == PolicyWord::Yes && it.grant.is_none())
-            .filter(|it| finds(it) && is_doubtful(it))
+            .filter(|it| it.is_awaited() && finds(it) && is_doubtful(it))
             .collect()
     }
 
     /// True when every policy that applies says no afterwards.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        let open = || {
-            let all = self.then.policies.iter();
-            all.filter(|it| it.applies == PolicyWord::Yes && it.grant.is_none())
-        };
+        let open = || self.undecided();
         open().next().is_some()
             && open().all(|it| it.verdict == Some(AccessCheckReady::AccessCheckRejected))
+    }
+
+    /// True when the time to wait is over of every policy that applies, so that no answer changes the result.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        let open = || self.undecided();
+        open().next().is_some() && open().all(|it| it.is_late)
+    }
+
+    /// The policies that apply and have not decided.
+    fn undecided(&self) -> impl Iterator<Item = &PolicyShown> {
+        let all = self.then.policies.iter();
+        all.filter(|it| it.applies == PolicyWord::Yes && it.grant.is_none())
     }
 }
 

@@ -76,9 +76,10 @@ fn not_in_force(
     let namespace = &access.connector.namespace;
     let policy = shown.policies.iter().find(|it| it.is_granted());
     match (force, policy) {
-        (Some(GrantForce::Lacks(GrantLack::RequestGoes)), _) => vec![none(
-            "nothing: once the request is deleted, a pod that waits for its mount asks anew",
-        )],
+        (Some(GrantForce::Lacks(GrantLack::RequestGoes)), _) => vec![request_goes()],
+        (Some(GrantForce::Lacks(GrantLack::OtherDecides)), _) => {
+            vec![other_decides(namespace)]
+        }
         (Some(GrantForce::Lacks(GrantLack::NoRule)), Some(policy)) => vec![command(
             administrator(namespace),
             format!("kubectl -n {namespace} edit accesspolicy {}", policy.name),
@@ -98,6 +99,24 @@ fn not_in_force(
             vec![log(observed, effect)]
         }
     }
+}
+
+/// A request that is being deleted decides nothing.
+fn request_goes() -> NextShown {
+    none("nothing: once the request is deleted, a pod that waits for its mount asks anew")
+}
+
+fn other_decides(namespace: &str) -> NextShown {
+    command(
+        "",
+        format!("kubectl -n {namespace} get areq"),
+        "shows the request that decides for this pod; this one changes nothing",
+    )
+}
+
+fn is_going(access: &AccessRead) -> bool {
+    let request = access.request.there();
+    request.is_some_and(|it| it.is_deleting())
 }
 
 fn granted(observed: &Observed) -> Vec<NextShown> {
@@ -157,12 +176,11 @@ fn refused(access: &AccessRead, shown: &AccessShown, is_alive: bool) -> Vec<Next
             "nothing for this pod: it is over. A new pod asks anew",
         )];
     }
+    if is_going(access) {
+        return vec![request_goes()];
+    }
     if reason == Some(Ready::DuplicateRequest) {
-        return vec![command(
-            "",
-            format!("kubectl -n {namespace} get areq"),
-            "shows the request that decides for this pod; this one changes nothing",
-        )];
+        return vec![other_decides(namespace)];
     }
     let is_final = matches!(
         shown.request.as_ref().and_then(|it| it.phase),
@@ -210,6 +228,9 @@ fn closes_a_run(shown: &AccessShown) -> bool {
 }
 
 fn waits(observed: &Observed, access: &AccessRead, shown: &AccessShown) -> Vec<NextShown> {
+    if is_going(access) {
+        return vec![request_goes()];
+    }
     let namespace = &access.connector.namespace;
     match shown.request.as_ref().and_then(|it| it.reason) {
         Some(Ready::ApprovalsDisabled) if observed.gating() == GatingWord::On => {
@@ -262,10 +283,18 @@ fn waits(observed: &Observed, access: &AccessRead, shown: &AccessShown) -> Vec<N
         )];
     }
     let mut found = Vec::new();
-    for policy in &shown.policies {
-        if policy.applies == PolicyWord::Yes && policy.grant.is_none() {
-            of_policy(observed, access, policy, &mut found);
-        }
+    let mut awaited = shown
+        .policies
+        .iter()
+        .filter(|it| it.is_awaited())
+        .peekable();
+    if awaited.peek().is_none() && shown.policies.iter().any(|it| it.is_late) {
+        let effect = "the request-controller refuses the request when it runs; the pod asks anew once the request is \
+                      deleted";
+        return vec![log(observed, effect)];
+    }
+    for policy in awaited {
+        of_policy(observed, access, policy, &mut found);
     }
     if found.is_empty() {
         found.push(without_policy(observed, access, shown));
@@ -326,10 +355,7 @@ fn of_near(namespace: &str, account: &NamespacedName, near: &PolicyShown) -> Nex
 
 fn without_policy(observed: &Observed, access: &AccessRead, shown: &AccessShown) -> NextShown {
     let namespace = &access.connector.namespace;
-    let applying = || {
-        let all = shown.policies.iter();
-        all.filter(|it| it.applies == PolicyWord::Yes && it.grant.is_none())
-    };
+    let applying = || shown.policies.iter().filter(|it| it.is_awaited());
     let passes = |it: &PolicyShown| {
         it.source == Some(VerdictSource::Live)
             && it.verdict == Some(AccessCheckReady::AccessCheckPassed)

@@ -26,6 +26,7 @@ use service_kit::watches::{Labelled, Named, Plain};
 use super::ANY_VERB;
 use super::force::GrantRead;
 use super::seen::{AccessRead, Labels, Observed, PodRead, PolicyRead, text};
+use crate::deciding;
 use crate::reads::{ClusterReads, Found, ReadResult, ReviewOf, Strict};
 use crate::terms::NamespacedName;
 use crate::unread::{MissedRead, Presence, known};
@@ -425,7 +426,8 @@ impl<'a> Observer<'a> {
                 if request.phase() == Some(Phase::Granted)
                     && self.look.reviews == AccessReviews::Asked =>
             {
-                Some(self.grant(request, &user, question).await)
+                let decides = self.decides(request, &connector).await;
+                Some(self.grant(request, decides, &user, question).await)
             }
             Some(_) | None => None,
         };
@@ -455,6 +457,7 @@ impl<'a> Observer<'a> {
     async fn grant(
         &mut self,
         request: &AccessRequest,
+        decides: Option<bool>,
         user: &authz::User,
         question: ReviewOf<'_>,
     ) -> GrantRead {
@@ -478,9 +481,31 @@ impl<'a> Observer<'a> {
         };
         let review = self.reads.may(user, review).await;
         GrantRead {
+            decides,
             bindings,
             is_cut: is_cut.unwrap_or_default(),
             allowed: self.known(review).map(|it| it.allowed),
+        }
+    }
+
+    /// Whether a request decides for its pod. One that was looked for does, and one that is asked about may not.
+    async fn decides(&mut self, request: &AccessRequest, connector: &ConnectorKey) -> Option<bool> {
+        if self.request.is_none() {
+            return Some(true);
+        }
+        let uid = request.spec.context.object_ref.uid.as_deref();
+        let labels = format!("{CONTEXT_OBJECT_UID}={}", uid.unwrap_or_default());
+        let listed = self
+            .reads
+            .all::<AccessRequest, Strict>(&connector.namespace, &labels);
+        let listed = listed.await;
+        let mut about: Vec<AccessRequest> = self.known(listed)?.into_iter().flatten().collect();
+        about.push(request.clone());
+        let permission = request.spec.permission;
+        match self.deciding(&about, connector, permission).await {
+            Presence::Unread => None,
+            Presence::Absent => Some(false),
+            Presence::There(it) => Some(it.metadata.uid == request.metadata.uid),
         }
     }
 
@@ -526,7 +551,9 @@ impl<'a> Observer<'a> {
                 None => {}
             }
         }
-        let deciding = request_order::deciding(&about).cloned();
+        // A request that is being deleted is told if there is no other.
+        let deciding = deciding::of_one(&about).or_else(|| request_order::deciding(&about));
+        let deciding = deciding.cloned();
         deciding.map_or(Presence::Absent, |it| Presence::There(Box::new(it)))
     }
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::terms::NamespacedName;
+use crate::terms::{NamespacedName, is_false};
 
 /// Why a pod waits, or would wait, for its connectors.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -172,6 +172,9 @@ pub struct PolicyShown {
     /// The combined result of its checks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<AccessCheckReady>,
+    /// Its `pendingTimeout` is over for the request, so that it refuses it, whatever its checks say.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_late: bool,
     /// Where the verdict and the checks come from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<VerdictSource>,
@@ -380,6 +383,12 @@ pub struct NextShown {
 }
 
 impl PolicyShown {
+    /// True when its checks can still open the access.
+    #[must_use]
+    pub(super) fn is_awaited(&self) -> bool {
+        self.applies == PolicyWord::Yes && self.grant.is_none() && !self.is_late
+    }
+
     /// True when the policy has checks, and is nearly about the access.
     #[must_use]
     pub(super) const fn is_near(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use connectors_api::access_policy::ObjectKind;
+use connectors_api::access_policy::{CheckGrantedPermission, ObjectKind};
 use connectors_api::config::Knowledge;
 use connectors_api::judge::{JudgeError, Judgement};
 use connectors_api::pod_wish::ConnectorKey;
@@ -100,6 +100,12 @@ pub(super) struct PolicyRead {
 }
 
 impl PolicyRead {
+    /// The part about permissions under checks.
+    pub(super) fn granted_part(&self) -> Option<&CheckGrantedPermission> {
+        let policy = self.policy.as_ref().ok()?;
+        policy.spec.check_granted_permission.as_ref()
+    }
+
     /// From an object of a list.
     #[must_use]
     pub(super) fn of(found: Found<AccessPolicy>) -> Self {

@@ -142,6 +142,12 @@ fn undecided(
         let because = "approvals are switched off: mounts do not wait, and nothing new is granted";
         return (AccessWord::NotGated, because.to_owned());
     }
+    if let Some(request) = request.filter(|it| it.is_deleting()) {
+        let name = request.metadata.name.as_deref().unwrap_or_default();
+        let because =
+            format!("request {name} is being deleted, and nothing is granted by it any more");
+        return (without_request(observed, false), because);
+    }
     if access.labels == Presence::Absent {
         let because = format!("there is no connector {connector}");
         return (without_request(observed, false), because);
@@ -221,6 +227,12 @@ fn because(
     if applying.is_empty() && access.policies.is_some() {
         return without_policy(access, policies);
     }
+    let (awaited, late): (Vec<&PolicyShown>, Vec<_>) =
+        applying.iter().copied().partition(|it| it.is_awaited());
+    if let Some(told) = self::late(late).filter(|_| awaited.is_empty()) {
+        return told;
+    }
+    let applying = awaited;
     let mut said = BTreeMap::new();
     let judged = applying
         .iter()
@@ -262,6 +274,15 @@ fn because(
             format!("one of these suffices: {}", told.join("; or "))
         }
     }
+}
+
+/// The policy that refuses because its time to wait is over, as a sentence.
+pub(super) fn late<'a>(policies: impl IntoIterator<Item = &'a PolicyShown>) -> Option<String> {
+    let late = policies.into_iter().find(|it| it.is_late)?;
+    Some(format!(
+        "policy {} waits no longer than its pendingTimeout, which is over",
+        late.name
+    ))
 }
 
 /// Why no policy applies.

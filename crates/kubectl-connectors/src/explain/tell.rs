@@ -65,7 +65,11 @@ pub(super) fn to_judge(observed: &Observed, is_granted_too: bool) -> Vec<(usize,
     found
 }
 
+/// True when policies may still decide on the request. The controller leaves one alone that is being deleted.
 fn is_open(request: &AccessRequest, is_granted_too: bool) -> bool {
+    if request.is_deleting() {
+        return false;
+    }
     match request.phase() {
         None | Some(Phase::Pending) => true,
         Some(Phase::Granted) => is_granted_too,
@@ -149,7 +153,8 @@ fn counted(policy: &PolicyRead) -> Option<CountedPolicy<'_>> {
 }
 
 fn access(observed: &Observed, access: &AccessRead, now: Timestamp) -> AccessShown {
-    let policies = policies(observed, access);
+    let mut policies = policies(observed, access);
+    refuse_late(&mut policies, access, now);
     let request = access.request.there().map(Box::as_ref);
     let force = request
         .filter(|it| it.phase() == Some(Phase::Granted))
@@ -268,6 +273,7 @@ fn of_policy(
         problem: checks_invalid(policy),
         grant: grant.map(grant_shown),
         verdict: None,
+        is_late: false,
         source: None,
         checks: Vec::new(),
         rules: grant.map(granted_rules).unwrap_or_default(),
@@ -320,6 +326,7 @@ fn of_matched(access: &AccessRead, matched: &MatchedPolicy) -> PolicyShown {
         problem: None,
         grant: grant.map(grant_shown),
         verdict: None,
+        is_late: false,
         source: Some(VerdictSource::Status),
         checks: checks::recorded(matched),
         rules: grant.map(granted_rules).unwrap_or_default(),
@@ -343,5 +350,60 @@ fn grant_shown(grant: &PolicyGrant) -> GrantShown {
         granted: grant.granted_at,
         expires: grant.expires_at,
         ended: grant.ended_at,
+    }
+}
+
+/// Policies whose time to wait is over refuse an open request, whatever their checks say.
+fn refuse_late(policies: &mut [PolicyShown], read: &AccessRead, now: Timestamp) {
+    let request = read.request.there().filter(|it| is_open(it, true));
+    let Some(created) = request.and_then(|it| it.metadata.creation_timestamp.clone()) else {
+        return;
+    };
+    for policy in read.policies.iter().flatten() {
+        let limits = policy.granted_part().and_then(|it| it.spec.limits.as_ref());
+        let Some(timeout) = limits.and_then(|it| it.pending_timeout.as_ref()) else {
+            continue;
+        };
+        let end = created.0.checked_add(timeout.get());
+        if end.is_ok_and(|end| now < end) {
+            continue;
+        }
+        let open = policies.iter_mut();
+        for late in open.filter(|it| it.name == policy.name && it.is_awaited()) {
+            late.is_late = true;
+            late.verdict = Some(AccessCheckReady::AccessCheckRejected);
+            late.rules.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn no_policy_decides_on_a_request_that_is_over_or_being_deleted() {
+        for (phase, expected) in [
+            (json!(null), [true, true]),
+            (json!("Pending"), [true, true]),
+            (json!("Granted"), [false, true]),
+            (json!("Rejected"), [false, false]),
+            (json!("Revoked"), [false, false]),
+            (json!("Invalid"), [false, false]),
+            (json!("Ended"), [false, false]),
+        ] {
+            let mut request = testing::request("a", "ci");
+            request["status"] = json!({"phase": phase});
+            let open = |request: &serde_json::Value| {
+                let request = serde_json::from_value(request.clone()).unwrap();
+                [false, true].map(|is_granted_too| is_open(&request, is_granted_too))
+            };
+            assert_eq!(open(&request), expected, "{phase}");
+            request["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            assert_eq!(open(&request), [false, false], "{phase}");
+        }
     }
 }

@@ -225,6 +225,10 @@ impl Tree {
         if policy.applies != PolicyWord::Yes && policy.grant.is_none() {
             self.line(&branch.below, &[(Tone::Dim, &policy.because)]);
         }
+        if policy.is_late {
+            let told = "its pendingTimeout is over, whatever its checks say";
+            self.line(&branch.below, &[(Tone::Bad, told)]);
+        }
         if let Some(problem) = &policy.problem {
             self.line(&branch.below, &[(Tone::Bad, problem)]);
         }

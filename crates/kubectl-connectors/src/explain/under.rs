@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use connectors_api::access_policy::CheckGrantedPermission;
 use connectors_api::access_request::GrantState;
 use connectors_api::config::{CONFIG_MAP, DEFAULT_REQUESTERS, ENABLE, Knowledge};
 use connectors_api::policy_words::PolicyWord;
@@ -15,7 +14,7 @@ use super::collect::{CheckLook, WriterSearch};
 use super::observe::{AccessReviews, RequestLook};
 use super::report::{AccessShown, GatingWord, PodWord, PolicyShown, RuleShown};
 use super::seen::{AccessRead, Observed, PodRead, PolicyRead};
-use super::{collect, observe, tell};
+use super::{collect, observe, state, tell};
 use crate::modules::Modules;
 use crate::reads::ClusterReads;
 use crate::terms::NamespacedName;
@@ -180,7 +179,7 @@ fn unknown_default(observed: &Observed, read: &AccessRead) -> Option<MissedRead>
     let is_known = settings.is_some_and(Knowledge::knows_default_requesters);
     let elsewhere = observed.account.namespace != read.connector.namespace;
     let mut policies = read.policies.iter().flatten();
-    let open = policies.find(|it| granted_part(it).is_some_and(|it| it.requesters.is_none()));
+    let open = policies.find(|it| it.granted_part().is_some_and(|it| it.requesters.is_none()));
     let open = open.filter(|_| !is_known && elsewhere)?;
     let problem = format!(
         "{DEFAULT_REQUESTERS} is not `Namespace` or `Any`, so it is not known who may ask by policy {}",
@@ -194,7 +193,9 @@ fn under(observed: &Observed, now: Timestamp) -> Vec<AccessUnder> {
     let both = shown.zip(&observed.accesses);
     both.map(|(mut shown, read)| {
         refuse_decided(&mut shown);
-        refuse_late(&mut shown, read, now);
+        if let Some(told) = state::late(&shown.policies).filter(|_| !read.is_replaced) {
+            shown.because = told;
+        }
         AccessUnder {
             standing: standing(read),
             unknown_default: unknown_default(observed, read),
@@ -203,12 +204,6 @@ fn under(observed: &Observed, now: Timestamp) -> Vec<AccessUnder> {
         }
     })
     .collect()
-}
-
-/// The part of a policy about permissions under checks.
-fn granted_part(policy: &PolicyRead) -> Option<&CheckGrantedPermission> {
-    let policy = policy.policy.as_ref().ok()?;
-    policy.spec.check_granted_permission.as_ref()
 }
 
 /// Policies that refused the request before, or whose grant ended, refuse it for good. It does not matter whether they
@@ -225,35 +220,6 @@ fn refuse_decided(shown: &mut AccessShown) {
     }
 }
 
-/// Policies whose time to wait is over refuse, whatever their checks say.
-fn refuse_late(shown: &mut AccessShown, read: &AccessRead, now: Timestamp) {
-    let request = read.request.there();
-    let Some(created) = request.and_then(|it| it.metadata.creation_timestamp.clone()) else {
-        return;
-    };
-    for policy in read.policies.iter().flatten() {
-        let limits = granted_part(policy).and_then(|it| it.spec.limits.as_ref());
-        let Some(timeout) = limits.and_then(|it| it.pending_timeout.as_ref()) else {
-            continue;
-        };
-        let end = created.0.checked_add(timeout.get());
-        if end.is_ok_and(|end| now < end) {
-            continue;
-        }
-        let open = shown.policies.iter_mut().filter(|it| {
-            it.name == policy.name && it.applies == PolicyWord::Yes && it.grant.is_none()
-        });
-        for late in open {
-            late.verdict = Some(AccessCheckReady::AccessCheckRejected);
-            late.rules.clear();
-            shown.because = format!(
-                "policy {} waits no longer than its pendingTimeout, which is over",
-                policy.name
-            );
-        }
-    }
-}
-
 fn terms(shown: &AccessShown, read: &AccessRead) -> BTreeMap<String, Value> {
     let applies = |name: &str| {
         let mut all = shown.policies.iter();
@@ -262,7 +228,7 @@ fn terms(shown: &AccessShown, read: &AccessRead) -> BTreeMap<String, Value> {
     let policies = read.policies.iter().flatten();
     policies
         .filter(|it| applies(&it.name))
-        .filter_map(|it| Some((it.name.clone(), json!(granted_part(it)?.spec))))
+        .filter_map(|it| Some((it.name.clone(), json!(it.granted_part()?.spec))))
         .collect()
 }
 

@@ -1108,3 +1108,105 @@ async fn an_answer_to_an_approval_task_says_what_becomes_of_its_run() {
         assert!(question.contains(told), "{question}");
     }
 }
+
+const APPROVE_CHANGE: [&str; 4] = ["approve", "changerequest/chg-42", "-n", "team-a"];
+
+/// The request-controller grants none of these, whatever their checks say.
+#[tokio::test]
+async fn an_approval_opens_nothing_for_another_connector_or_after_the_time_to_wait() {
+    type Plant = fn(&Cluster);
+    let plants: [(Plant, &str); 2] = [
+        (
+            |cluster| {
+                let request = cluster.first_request();
+                cluster
+                    .server
+                    .change("accessrequests", "payments", &request, |it| {
+                        it["status"]["connectorUid"] = "uid-of-before".into();
+                    });
+            },
+            "connector payments/prod-harbor is another one than when the request was made",
+        ),
+        (
+            |cluster| {
+                cluster.policy(|it| {
+                    it["spec"]["checkGrantedPermission"]["spec"]["limits"] =
+                        json!({"pendingTimeout": "10m"});
+                });
+            },
+            "policy approved-changes waits no longer than its pendingTimeout, which is over",
+        ),
+    ];
+    for (plant, told) in plants {
+        let cluster = Cluster::waiting();
+        cluster.put(change("chg-42", Some("pending")));
+        plant(&cluster);
+        for args in [APPROVE_CHANGE, APPROVE_POD] {
+            let (_, question) = cluster.asked(&args, Consent::Declined).await;
+            assert!(!question.contains("  opens\n"), "{question}");
+            let waits = "counts for, without opening it\n    pod team-a/build-1";
+            assert!(question.contains(waits), "{question}");
+            assert!(question.contains(told), "{question}");
+        }
+        // A script that waits is not told that the pod was let in.
+        let wait = APPROVE_CHANGE.into_iter().chain(["--yes", "--wait=5"]);
+        let outcome = cluster.run(&wait.collect::<Vec<_>>()).await;
+        assert_eq!(outcome.exit.code(), 1, "{outcome:?}");
+    }
+}
+
+/// The request-controller leaves the first alone, and ends the second as a duplicate.
+#[tokio::test]
+async fn an_approval_opens_nothing_for_a_request_that_goes_or_that_another_one_decides_for() {
+    let none = "no request waits for it: it opens and ends nothing now";
+    let cluster = Cluster::waiting();
+    cluster.put(change("chg-42", Some("pending")));
+    let request = cluster.first_request();
+    cluster
+        .server
+        .change("accessrequests", "payments", &request, |it| {
+            it["metadata"]["finalizers"] = json!(["example.com/stay"]);
+        });
+    cluster
+        .server
+        .delete("accessrequests", "payments", &request);
+    let (_, question) = cluster.asked(&APPROVE_CHANGE, Consent::Declined).await;
+    assert!(question.contains(none), "{question}");
+    let target = format!("areq/{request}");
+    for args in [APPROVE_POD, ["approve", &target, "-n", "payments"]] {
+        let outcome = cluster.run(&args).await;
+        assert_eq!(outcome.exit.code(), 1, "{outcome:?}");
+        let told = "is being deleted, and nothing is granted by it any more";
+        assert!(outcome.errors.contains(told), "{outcome:?}");
+    }
+
+    let cluster = Cluster::waiting();
+    cluster.put(change("chg-42", Some("pending")));
+    let mut first = cluster.server.list("accessrequests")[0].clone();
+    first["metadata"] = json!({"name": "first", "namespace": "payments"});
+    first["status"] = json!({"phase": "Rejected"});
+    cluster.put(first);
+    let (_, question) = cluster.asked(&APPROVE_CHANGE, Consent::Declined).await;
+    assert!(question.contains(none), "{question}");
+}
+
+/// The request-controller records a no also while it grants nothing.
+#[tokio::test]
+async fn a_rejection_while_approvals_are_switched_off_refuses_for_good() {
+    let cluster = Cluster::waiting();
+    cluster.put(change("chg-42", Some("pending")));
+    let system = "connectors-system";
+    cluster
+        .server
+        .change("configmaps", system, "connectors-config", |it| {
+            it["data"]["enable-connectors-approval"] = "false".into();
+        });
+    let reject = ["reject", "changerequest/chg-42", "-n", "team-a"];
+    for (args, section) in [
+        (APPROVE_CHANGE, "counts for, without opening it\n"),
+        (reject, "refuses for good\n"),
+    ] {
+        let (_, question) = cluster.asked(&args, Consent::Declined).await;
+        assert!(question.contains(section), "{question}");
+    }
+}

@@ -593,14 +593,16 @@ fn troubles() -> Vec<Trouble> {
             DoctorWord::GrantOrphaned,
             "Error",
             |it| {
-                it.put(json!({
-                    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-                    "metadata": {"name": "standing-9", "namespace": "payments", "labels": {
-                        "app.kubernetes.io/managed-by": "connectors-approval",
-                        "connectors.alauda.io/accessPolicyUid": "uid-of-no-policy",
-                    }},
-                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "standing-9"},
-                }));
+                long_ago(it, |it| {
+                    it.put(json!({
+                        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                        "metadata": {"name": "standing-9", "namespace": "payments", "labels": {
+                            "app.kubernetes.io/managed-by": "connectors-approval",
+                            "connectors.alauda.io/accessPolicyUid": "uid-of-no-policy",
+                        }},
+                        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "standing-9"},
+                    }));
+                });
             },
             "RoleBinding payments/standing-9",
             "the policy that it was written for is not there",

@@ -284,3 +284,32 @@ async fn a_grant_says_who_approved_since_when_and_what_ends_it() {
     );
     assert_eq!(access["ends"][0]["at"], after(242));
 }
+
+/// The services let the pod in by the request that decides for it alone.
+#[tokio::test]
+async fn a_granted_request_beside_the_one_that_decides_is_not_in_force() {
+    let cluster = Cluster::waiting();
+    let request = cluster.first_request();
+    cluster.grant("build-1", &request);
+    let target = format!("areq/{request}");
+    let state = async || {
+        let explained = cluster.json(&["explain", &target, "-n", "payments"]).await;
+        explained["accesses"][0].clone()
+    };
+    assert_eq!(state().await["state"], "Granted");
+    let mut first = cluster.server.list("accessrequests")[0].clone();
+    let labels = first["metadata"]["labels"].clone();
+    first["metadata"] = json!({
+        "name": "first", "namespace": "payments", "creationTimestamp": after(-60), "labels": labels,
+    });
+    first["status"] = json!({"phase": "Rejected"});
+    cluster.put(first);
+    let told = state().await;
+    assert_eq!(told["state"], "NotInForce", "{told:#}");
+    let because = told["because"].as_str().unwrap();
+    assert!(
+        because.contains("another request decides for the pod"),
+        "{told:#}"
+    );
+    assert_eq!(told["next"][0]["command"], "kubectl -n payments get areq");
+}

@@ -3,9 +3,9 @@
 use connectors_api::reason::Ready;
 use serde_json::json;
 
-use super::plant::{going, request, say};
+use super::plant::{going, granted, request, say};
 use super::{Situation, row};
-use crate::cluster::{after, policy};
+use crate::cluster::{after, change, policy};
 
 pub(super) fn rows() -> Vec<Situation> {
     vec![
@@ -99,5 +99,25 @@ pub(super) fn rows() -> Vec<Situation> {
         )
         .of(Ready::PodTerminating)
         .told("A new pod asks anew"),
+        row(
+            "the request is being deleted",
+            |it| going(it, "accessrequests", "payments", &it.first_request()),
+            "Waits",
+            "is being deleted, and nothing is granted by it any more",
+            "",
+        )
+        .told("once the request is deleted, a pod that waits for its mount asks anew"),
+        row(
+            "the wait is longer than the policy allows, and the controller has not acted yet",
+            |it| {
+                it.put(change("chg-42", Some("pending")));
+                granted(it, |it| {
+                    it["spec"]["limits"] = json!({"pendingTimeout": "10m"})
+                });
+            },
+            "Waits",
+            "waits no longer than its pendingTimeout, which is over",
+            "logs deployment/request-controller",
+        ),
     ]
 }
