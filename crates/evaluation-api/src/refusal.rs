@@ -140,8 +140,10 @@ impl From<v1::Refusal> for QuestionRefusal {
             reason,
             metadata: _,
         } = refusal;
+        // A refusal is no success, whatever its number says, or if it says none.
+        let code = Some(Code::from_i32(code)).filter(|it| *it != Code::Ok);
         Self {
-            code: Code::from_i32(code),
+            code: code.unwrap_or(Code::Unknown),
             reason: Reason::from_word(&reason),
             message,
         }
@@ -198,6 +200,22 @@ mod tests {
         let details = sent.get_error_details();
         assert_eq!(details.error_info().unwrap().metadata, metadata);
         assert_eq!(details.retry_info().unwrap().retry_delay, again);
+    }
+
+    #[test]
+    fn a_refusal_without_a_code_is_no_success() {
+        for (sent, read) in [
+            (0, Code::Unknown),
+            (7, Code::PermissionDenied),
+            (14, Code::Unavailable),
+            (99, Code::Unknown),
+        ] {
+            let refusal = v1::Refusal {
+                code: sent,
+                ..v1::Refusal::default()
+            };
+            assert_eq!(QuestionRefusal::from(refusal).code, read);
+        }
     }
 
     #[test]

@@ -175,27 +175,6 @@ impl AccessAnswer {
             Decision::Denied => false,
         }
     }
-
-    /// True when two answers are equal apart from their times.
-    #[must_use]
-    pub fn says_the_same_as(&self, other: &Self) -> bool {
-        let Self {
-            decision,
-            reason,
-            request,
-            fresh_as_of: _,
-            gating,
-            requestable,
-        } = self;
-        (decision, reason, request, gating, requestable)
-            == (
-                &other.decision,
-                &other.reason,
-                &other.request,
-                &other.gating,
-                &other.requestable,
-            )
-    }
 }
 
 impl TryFrom<v1::AccessAnswer> for AccessAnswer {
@@ -462,10 +441,6 @@ mod tests {
                 assert_eq!(parsed.is_allowed(), decision > 1);
             }
         }
-        let on = AccessAnswer::try_from(answer(1)).unwrap();
-        let mut off = on.clone();
-        off.gating = Gating::Off;
-        assert!(!on.says_the_same_as(&off));
     }
 
     #[test]
@@ -485,10 +460,6 @@ mod tests {
                 assert_eq!(parsed.is_allowed(), decision > 1);
             }
         }
-        let yes = AccessAnswer::try_from(answer(1)).unwrap();
-        let mut no = yes.clone();
-        no.requestable = Requestable::No;
-        assert!(!yes.says_the_same_as(&no));
     }
 
     #[test]
@@ -521,16 +492,6 @@ mod tests {
         wire.request.as_mut().unwrap().ready_reason = "Tomorrow".to_owned();
         let parsed = AccessAnswer::try_from(wire).unwrap();
         assert_eq!(parsed.request.unwrap().ready_reason, None);
-    }
-
-    #[test]
-    fn freshness_is_no_news() {
-        let old = AccessAnswer::try_from(answer(2)).unwrap();
-        let mut new = old.clone();
-        new.fresh_as_of = None;
-        assert!(old.says_the_same_as(&new));
-        new.reason = "other".to_owned();
-        assert!(!old.says_the_same_as(&new));
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! The accounts that may use a connector, and the owner of a token.
 
+use connectors_api::access_request::Phase;
 use jiff::Timestamp;
 
 use super::answer::{read_time, wire_time};
@@ -150,11 +151,15 @@ impl TryFrom<v1::PodAccess> for PodAccess {
             binding,
             request,
         } = access;
+        let request = RequestSeen::try_from(request.ok_or(AnswerError::NotGranted)?)?;
+        if request.phase != Some(Phase::Granted) {
+            return Err(AnswerError::NotGranted);
+        }
         Ok(Self {
             subject: subject.ok_or(AnswerError::Empty)?.into(),
             pod: pod.ok_or(AnswerError::Empty)?.into(),
             binding: binding.ok_or(AnswerError::NoBinding)?.into(),
-            request: request.ok_or(AnswerError::NotGranted)?.try_into()?,
+            request,
         })
     }
 }
@@ -252,9 +257,52 @@ mod tests {
         };
         let error = StandingAccess::try_from(unbound);
         assert_eq!(error, Err(AnswerError::NoBinding));
-        let error = PodAccess::try_from(v1::PodAccess::default());
-        assert_eq!(error, Err(AnswerError::Empty));
         let error = TokenAnswer::try_from(v1::ReviewTokenResponse::default());
         assert_eq!(error, Err(AnswerError::Empty));
+    }
+
+    #[test]
+    fn a_pod_without_a_granted_request_is_not_listed() {
+        let listed = |phase: v1::RequestPhase| v1::PodAccess {
+            subject: Some(v1::ServiceAccount::default()),
+            pod: Some(v1::Pod::default()),
+            binding: Some(binding().into()),
+            request: Some(v1::Request {
+                phase: phase.into(),
+                ..v1::Request::default()
+            }),
+        };
+        let granted = listed(v1::RequestPhase::Granted);
+        assert!(PodAccess::try_from(granted.clone()).is_ok());
+        for phase in [
+            v1::RequestPhase::Unspecified,
+            v1::RequestPhase::Pending,
+            v1::RequestPhase::Rejected,
+            v1::RequestPhase::Revoked,
+            v1::RequestPhase::Ended,
+        ] {
+            let error = PodAccess::try_from(listed(phase));
+            assert_eq!(error, Err(AnswerError::NotGranted), "{phase:?}");
+        }
+        for (lacking, error) in [
+            (
+                v1::PodAccess { request: None, ..granted.clone() },
+                AnswerError::NotGranted,
+            ),
+            (
+                v1::PodAccess { binding: None, ..granted.clone() },
+                AnswerError::NoBinding,
+            ),
+            (
+                v1::PodAccess { pod: None, ..granted.clone() },
+                AnswerError::Empty,
+            ),
+            (
+                v1::PodAccess { subject: None, ..granted },
+                AnswerError::Empty,
+            ),
+        ] {
+            assert_eq!(PodAccess::try_from(lacking), Err(error));
+        }
     }
 }
