@@ -249,8 +249,10 @@ fn check(
     }
 }
 
-fn is_version(text: &str) -> bool {
+/// True for a version that the schema accepts, without its group.
+pub(crate) fn is_version(text: &str) -> bool {
     is_dns_label(text)
+        && !text.contains('-')
         && text.starts_with('v')
         && text.chars().nth(1).is_some_and(|c| c.is_ascii_digit())
 }

@@ -13,8 +13,8 @@ use crate::cel;
 
 /// More than zero and at most a year: zero would switch a limit off or revoke at once, and a longer
 /// one is a typo.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PositiveDuration(SignedDuration);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
+pub struct PositiveDuration(#[schemars(schema_with = "as_text")] SignedDuration);
 
 const LONGEST: SignedDuration = SignedDuration::from_hours(8760);
 const UNITS: [(char, i64); 3] = [('h', 3600), ('m', 60), ('s', 1)];
@@ -96,23 +96,17 @@ impl<'de> Deserialize<'de> for PositiveDuration {
     }
 }
 
-impl JsonSchema for PositiveDuration {
-    fn schema_name() -> Cow<'static, str> {
-        "PositiveDuration".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "minLength": 2,
-            "maxLength": 27,
-            "pattern": "^([0-9]{1,8}h)?([0-9]{1,8}m)?([0-9]{1,8}s)?$",
-            "x-kubernetes-validations": [cel::invalid(
-                "duration(self) > duration('0s') && duration(self) <= duration('8760h')",
-                &DurationError::Range.to_string(),
-            )],
-        })
-    }
+fn as_text(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 2,
+        "maxLength": 27,
+        "pattern": "^([0-9]{1,8}h)?([0-9]{1,8}m)?([0-9]{1,8}s)?$",
+        "x-kubernetes-validations": [cel::invalid(
+            "duration(self) > duration('0s') && duration(self) <= duration('8760h')",
+            &DurationError::Range.to_string(),
+        )],
+    })
 }
 
 #[cfg(test)]

@@ -220,6 +220,14 @@ mod tests {
         let mut going = request();
         going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         assert!(!lets_in(&going, &LABELS, false));
+        for (end, expected) in [
+            ("2026-01-01T12:00:00Z", false),
+            ("2026-01-01T12:00:01Z", true),
+        ] {
+            let mut ending = request();
+            ending["status"]["expiresAt"] = end.into();
+            assert_eq!(lets_in(&ending, &LABELS, false), expected, "{end}");
+        }
         let mut elsewhere = request();
         elsewhere["spec"]["subject"]["namespace"] = "other".into();
         assert!(!lets_in(&elsewhere, &LABELS, false));
@@ -230,5 +238,23 @@ mod tests {
             .unwrap()
             .push(entry);
         assert!(!lets_in(&twice, &LABELS, false));
+    }
+
+    #[test]
+    fn a_binding_of_this_product_counts_as_deleted_while_it_is_being_deleted() {
+        for (manager, is_deleting, expected) in [
+            (names::MANAGED_BY, true, true),
+            (names::MANAGED_BY, false, false),
+            ("another", true, false),
+            ("another", false, false),
+        ] {
+            let binding = BindingFacts {
+                namespace: None,
+                is_deleting,
+                label: |key: &str| (key == MANAGED_BY).then_some(manager),
+            };
+            let is_going = binding.is_ours_and_going();
+            assert_eq!(is_going, expected, "{manager} {is_deleting}");
+        }
     }
 }

@@ -14,7 +14,7 @@ pub use attributes::{
     WishError, connector,
 };
 pub use request::{asks_the_same, request};
-pub use volumes::{MOST_WANTED, VolumeTextError, Wanted, is_ours, wanted};
+pub use volumes::{MOST_WANTED, VolumeTextError, Wanted, wanted};
 
 /// A connector by its full name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -304,11 +304,13 @@ mod tests {
         let names: Vec<_> = (0..=MOST_PER_CONNECTOR)
             .map(|n| format!("p{n:02}"))
             .collect();
-        for (connector, left_out) in [
-            (json!({}), vec!["p00"]),
-            (json!({"names": ["gitlab"]}), vec![]),
+        for (connector, permission, left_out) in [
+            (json!({}), Permission::Apis, vec!["p00"]),
+            (json!({"names": ["gitlab"]}), Permission::Apis, vec![]),
+            (json!({}), Permission::Proxy, vec![]),
         ] {
-            let spec = checked(&connector, &json!(null));
+            let mut spec = checked(&connector, &json!(null));
+            spec.permission = permission;
             let mut policies = Vec::new();
             for (second, name) in (0..).zip(&names) {
                 policies.push(CountedPolicy {
@@ -320,6 +322,30 @@ mod tests {
             }
             let found = with_sight("tools", |it| it.left_out(policies));
             assert_eq!(Vec::from_iter(found), left_out, "{connector}");
+        }
+    }
+
+    #[test]
+    fn a_standing_permission_with_too_many_selectors_says_so() {
+        let by_label =
+            json!({"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"a": "b"}}});
+        for (selectors, message) in [
+            (
+                MOST_SELECTORS,
+                "none of bindingTemplate.subjects is ServiceAccount tools/builder",
+            ),
+            (
+                MOST_SELECTORS + 1,
+                "17 of bindingTemplate.subjects have selectors, and at most 16 may: nobody holds the permission",
+            ),
+        ] {
+            let subjects = vec![by_label.clone(); selectors];
+            let standing = spec(json!({"defaultPermission": {
+                "roleTemplate": {"rules": []}, "bindingTemplate": {"subjects": subjects},
+            }}));
+            let told = with_sight("tools", |it| it.standing(&standing));
+            let expected = PolicyWordTold::new(PolicyWord::OtherSubject, message.to_owned());
+            assert_eq!(told, expected);
         }
     }
 

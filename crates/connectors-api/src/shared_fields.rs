@@ -252,6 +252,8 @@ mod tests {
                 "{text}"
             );
         }
+        let path = FieldPath::parse("data.verdict").unwrap();
+        assert_eq!(path.text(), "data.verdict");
         for path in ["", "a..b", ".a", "a."] {
             assert!(FieldPath::parse(path).is_err(), "{path}");
         }

@@ -197,12 +197,5 @@ impl fmt::Display for Template {
     }
 }
 
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { written, canonical } = self;
-        write!(f, "{written}: write {canonical}")
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -248,6 +248,16 @@ mod tests {
     }
 
     #[test]
+    fn a_kind_that_the_cluster_lacks_is_named_with_its_version() {
+        let kind = ObjectKind {
+            api_version: "example.com/v1".to_owned(),
+            kind: "SignOff".to_owned(),
+        };
+        let told = "there is no kind SignOff of example.com/v1 in this cluster";
+        assert_eq!(kind_missing(&kind), told);
+    }
+
+    #[test]
     fn a_check_that_finds_nothing_says_by_what_and_where_it_looked() {
         let none = of_pod(&json!({"change": "42"})).none_found("apps");
         assert_eq!(

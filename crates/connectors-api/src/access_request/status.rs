@@ -330,4 +330,31 @@ mod tests {
         assert_eq!(identity.frozen(), None);
         assert_eq!(entry(json!({})).name(), "");
     }
+
+    #[test]
+    fn a_grant_that_was_in_force_is_held_until_it_ends_and_settled_for_good() {
+        let since = json!("2026-01-01T00:00:00Z");
+        let of = |grant: &Value| -> AccessRequestStatus {
+            let entry = json!({"policy": {}, "checkRefs": [{"name": "c"}], "grant": grant});
+            serde_json::from_value(json!({
+                "connectorUid": "u", "grantedAt": since, "evidence": "e", "policies": [entry],
+            }))
+            .unwrap()
+        };
+        let grant = |state: &str| json!({"state": state});
+        let in_force = |state: &str| json!({"state": state, "grantedAt": since});
+        for (grant, is_held, is_settled) in [
+            (json!(null), false, false),
+            (grant("Granting"), false, false),
+            (in_force("Granting"), true, true),
+            (in_force("Granted"), true, true),
+            (in_force("Ended"), false, true),
+            (grant("Ended"), false, true),
+        ] {
+            let status = of(&grant);
+            assert_eq!(status.held().count() == 1, is_held, "{grant}");
+            let entry = &status.policies[0];
+            assert_eq!(status.is_settled(entry), is_settled, "{grant}");
+        }
+    }
 }

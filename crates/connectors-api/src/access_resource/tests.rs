@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 
@@ -25,6 +26,16 @@ proptest! {
         let spelled = AccessResource::subresource_of_pod(permission, &namespace, &pod);
         prop_assert_eq!(spelled, AccessResource::pod(permission, &namespace, &pod).subresource());
     }
+}
+
+#[test]
+fn a_review_asks_for_everything_on_one_resource_of_one_connector() {
+    let review = AccessResource::pod(Permission::Apis, "apps", "web-1").review("tools", "harbor");
+    let expected = json!({
+        "group": "connectors.alauda.io", "resource": "connectors", "verb": "*",
+        "subresource": "apis/v1/pod/apps/web-1", "namespace": "tools", "name": "harbor",
+    });
+    assert_eq!(json!(review), expected);
 }
 
 #[test]
@@ -70,6 +81,16 @@ fn refuses_what_rbac_would_never_match_or_match_too_widely() {
         ("connectors/apis/v1/pod//n", segment("namespace", "")),
         ("connectors/apis/v1/Pod/ns/n", segment("kind", "Pod")),
         ("connectors/apis/pod/v1/ns/n", segment("API version", "pod")),
+        ("connectors/apis/a1/pod/ns/n", segment("API version", "a1")),
+        ("connectors/apis/vx/pod/ns/n", segment("API version", "vx")),
+        (
+            "connectors/apis/v1A/pod/ns/n",
+            segment("API version", "v1A"),
+        ),
+        (
+            "connectors/apis/v1-a/pod/ns/n",
+            segment("API version", "v1-a"),
+        ),
         (
             "connectors/apis/a_b/v1/pod/ns/n",
             segment("API group", "a_b"),

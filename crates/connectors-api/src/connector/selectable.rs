@@ -214,6 +214,20 @@ mod tests {
     }
 
     #[test]
+    fn version_age_and_owner_are_kept_and_can_be_rewritten() {
+        let metadata = json!({
+            "name": "c", "namespace": "tools", "uid": "u", "resourceVersion": "7", "labels": {"stage": "prod"},
+            "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z",
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "x"}],
+        });
+        let read = serde_json::from_value(json!({"metadata": metadata}));
+        let mut read: Selectable = read.unwrap();
+        assert_eq!(json!(read.meta()), metadata);
+        read.meta_mut().name = Some("other".to_owned());
+        assert_eq!(read.metadata.name.as_deref(), Some("other"));
+    }
+
+    #[test]
     fn of_the_rest_nothing_is_kept_and_it_may_be_as_deep_as_it_likes() {
         let deep = format!("{}1{}", "{\"f\":".repeat(500), "}".repeat(500));
         let json = format!(

@@ -289,6 +289,23 @@ mod tests {
     }
 
     #[test]
+    fn an_approver_has_a_name_that_a_user_can_have() {
+        let longest = "u".repeat(LONGEST_USER);
+        let names = [
+            json!(""),
+            json!(1),
+            json!(longest),
+            json!(format!("{longest}u")),
+        ];
+        let entries = names.map(|it| json!({"name": it, "input": "approve"}));
+        let object = json!({"spec": {"approvers": entries}});
+        let (approving, _) = of(&object).told();
+        assert_eq!(approving, [longest.as_str()]);
+        let listed: Vec<_> = listed(&object).map(|it| it.name).collect();
+        assert_eq!(listed, [longest]);
+    }
+
+    #[test]
     fn an_approver_can_count_that_the_check_names_and_does_not_exclude() {
         let approver = |name: &str, is_group| ListedApprover {
             name: name.to_owned(),

@@ -1,7 +1,5 @@
 //! The reasons for the result of a check, an object or a set of rules.
 
-use std::fmt;
-
 use crate::lineage::LineageReason;
 use crate::words::words;
 
@@ -22,12 +20,6 @@ impl ResultReason {
             Self::Judge(reason) => reason.as_str(),
             Self::Lineage(reason) => reason.as_str(),
         }
-    }
-}
-
-impl fmt::Display for ResultReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -195,6 +195,22 @@ fn states_and_match_decide() {
 }
 
 #[test]
+fn a_state_that_does_not_pass_is_told_with_its_spelling_where_only_the_case_is_wrong() {
+    for (state, hint) in [
+        ("expired", ""),
+        ("PASSED", ", and the words are lower case: write \"passed\""),
+    ] {
+        let judgement = question().found([gate("a", state)]).judged();
+        assert_eq!(
+            judgement.only().message,
+            format!(
+                "ConfigMap devops/a is in state {state:?}; only approved and passed let through{hint}"
+            )
+        );
+    }
+}
+
+#[test]
 fn several_objects_of_one_mind_are_counted() {
     let judgement = question()
         .found([gate("b", "pending"), gate("a", ""), gate("c", "approved")])

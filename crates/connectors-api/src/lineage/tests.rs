@@ -11,7 +11,7 @@ mod world;
 
 use serde_json::json;
 
-use super::{Absent, LineageReason, LineageVerdict, TEKTON, Unproven, tekton::RunKind};
+use super::{Absent, Evidence, LineageReason, LineageVerdict, TEKTON, Unproven, tekton::RunKind};
 pub(crate) use world::World;
 
 use shape::Shape;
@@ -47,21 +47,30 @@ impl World {
     fn is_proven(&self) -> bool {
         matches!(self.judged(), LineageVerdict::Proven(_))
     }
+
+    fn evidence(&self) -> Evidence {
+        match self.judged() {
+            LineageVerdict::Proven(evidence) => *evidence,
+            other @ (LineageVerdict::Refused(_) | LineageVerdict::Waiting(_)) => {
+                panic!("{other:?}")
+            }
+        }
+    }
+}
+
+/// Kind and name of the objects of a proof.
+fn names(evidence: &Evidence) -> Vec<(&str, &str)> {
+    let objects = evidence.objects.iter();
+    objects
+        .map(|it| (it.kind.as_str(), it.name.as_str()))
+        .collect()
 }
 
 #[test]
 fn an_honest_run_is_proven_with_every_object_and_approver() {
-    let world = Shape::default().world();
-    let LineageVerdict::Proven(evidence) = world.judged() else {
-        panic!("{:?}", world.judged());
-    };
-    let names: Vec<_> = evidence
-        .objects
-        .iter()
-        .map(|it| (it.kind.as_str(), it.name.as_str()))
-        .collect();
+    let evidence = Shape::default().world().evidence();
     assert_eq!(
-        names,
+        names(&evidence),
         [
             ("PipelineRun", "run"),
             ("TaskRun", "run-deploy"),
@@ -80,6 +89,59 @@ fn an_honest_run_is_proven_with_every_object_and_approver() {
         ("alice", None)
     );
     assert_eq!(approval.message.as_deref(), Some("fine"));
+}
+
+#[test]
+fn what_produced_results_is_part_of_the_evidence() {
+    let shape = Shape {
+        uses: shape::Uses::Custom,
+        asks: true,
+        ..Shape::default()
+    };
+    let evidence = shape.world().evidence();
+    let producers = [("CustomRun", "run-ask"), ("TaskRun", "run-who")];
+    assert_eq!(names(&evidence)[3..], producers);
+}
+
+#[test]
+fn a_member_of_two_groups_is_told_with_the_first_and_an_answer_of_its_own_precedes_both() {
+    let mut world = Shape {
+        approvers: ["one", "two"].map(|it| (true, it.to_owned())).into(),
+        needed: 2,
+        ..Shape::default()
+    }
+    .world();
+    let yes = |name: &str| json!({"name": name, "input": "approve"});
+    let approvers = &mut world.approval["spec"]["approvers"];
+    approvers[0]["users"] = json!([yes("alice"), yes("bob")]);
+    approvers[1]["users"] = json!([yes("bob")]);
+    approvers.as_array_mut().unwrap().push(yes("alice"));
+    let listed = json!(["group:one", "group:two", "alice"]);
+    world.custom_run()["spec"]["params"][0]["value"] = listed.clone();
+    let tasks = &mut world.run()["status"]["pipelineSpec"]["tasks"];
+    let wait = tasks.as_array_mut().unwrap().iter_mut();
+    for task in wait.filter(|it| it["name"] == "wait") {
+        task["params"][0]["value"] = listed.clone();
+    }
+    let approvals = world.evidence().approvals;
+    let told: Vec<_> = approvals
+        .iter()
+        .map(|it| (it.user.as_str(), it.group.as_deref()))
+        .collect();
+    assert_eq!(told, [("alice", None), ("bob", Some("one"))]);
+}
+
+#[test]
+fn a_lineage_is_known_by_its_name_and_knows_the_kinds_between_pod_and_approval_alone() {
+    assert_eq!(format!("{TEKTON:?}"), "Tekton");
+    for (kind, expected) in [
+        ("PipelineRun", true),
+        ("CustomRun", true),
+        ("Pod", false),
+        ("ApprovalTask", false),
+    ] {
+        assert_eq!(TEKTON.has_kind(kind), expected, "{kind}");
+    }
 }
 
 /// A collector needs no knowledge of Tekton: it reads the parts that the judge misses.

@@ -34,12 +34,6 @@ pub enum VolumeTextError {
     TooMany,
 }
 
-/// True for an inline volume of this product's driver. A volume by a claim is none: the driver serves no claims.
-#[must_use]
-pub fn is_ours(volume: &Volume) -> bool {
-    of_driver(volume).is_some()
-}
-
 /// The connectors that the volumes of a pod in this namespace ask for; none if no volume is of this product's driver.
 pub fn wanted(namespace: &str, volumes: &[Volume]) -> Result<Wanted, VolumeTextError> {
     let mut wanted = Wanted::new();
@@ -60,6 +54,7 @@ pub fn wanted(namespace: &str, volumes: &[Volume]) -> Result<Wanted, VolumeTextE
     Ok(wanted)
 }
 
+/// The inline volume of this product's driver. A volume by a claim is none: the driver serves no claims.
 fn of_driver(volume: &Volume) -> Option<&CSIVolumeSource> {
     volume.csi.as_ref().filter(|it| it.driver == CSI_DRIVER)
 }
@@ -183,6 +178,17 @@ mod tests {
             assert_eq!(read(&volumes), Err(expected.to_owned()), "{volumes}");
         }
         assert!(read(&json!([changed("fsType", json!(""))])).is_ok());
+    }
+
+    #[test]
+    fn the_attributes_of_a_volume_have_a_bounded_length_in_all() {
+        let told = |length: usize| {
+            let value = "x".repeat(length - "connectors".len());
+            read(&json!([ours("a", &json!({"connectors": value}))])).unwrap_err()
+        };
+        let too_long = "volume a: the attributes are longer than 64 KiB";
+        assert_ne!(told(LONGEST_ATTRIBUTES), too_long);
+        assert_eq!(told(LONGEST_ATTRIBUTES + 1), too_long);
     }
 
     #[test]

@@ -113,6 +113,7 @@ fn only_the_exact_form_is_an_answer() {
         ("{\"state\": \"approved\", \"message\": 1}", Message),
         ("{\"state\": \"approved\", \"mesage\": \"x\"}", UnknownField),
         ("{\"sate\": \"approved\"}", UnknownField),
+        ("{\"state\": \"approved\", \"mesage\": null}", UnknownField),
         ("{1: \"approved\"}", UnknownField),
         ("{\"state\": sprintf(\"%064d\", [1])}", TooLong),
         (
@@ -242,6 +243,26 @@ fn what_could_never_decide_is_refused_when_it_is_written() {
             ),
             "{refused}: {error}"
         );
+    }
+}
+
+#[test]
+fn a_module_of_the_greatest_length_is_accepted() {
+    let lines = "\n".repeat(LONGEST_MODULE - SOURCE_DOCUMENT.len());
+    assert!(parse(&format!("{SOURCE_DOCUMENT}{lines}")).is_ok());
+}
+
+#[test]
+fn a_text_of_the_engine_is_told_up_to_its_limit() {
+    let most = "x".repeat(LONGEST_DETAIL);
+    for (text, told) in [
+        ("", ""),
+        (" why \n", "why"),
+        (&most, &most),
+        (&format!("\n{most}x"), &most),
+        (&format!("{}ü", &most[1..]), &most[1..]),
+    ] {
+        assert_eq!(shortened(text), told);
     }
 }
 

@@ -171,6 +171,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_selector_spends_for_its_value_and_for_each_item_of_the_list() {
+        let field = PathSelector::Field("a".to_owned());
+        for (selector, value, spent) in [
+            (PathSelector::Index(0), json!([1, 2, 3]), 4),
+            (PathSelector::All, json!([1]), 2),
+            (PathSelector::All, json!(null), 1),
+            (field, json!({"a": 1, "b": 2}), 1),
+        ] {
+            let mut budget = Budget(10);
+            selector.demand(&value, &mut budget).unwrap();
+            assert_eq!(10 - budget.0, spent, "{value}");
+        }
+    }
+
+    #[test]
     fn a_wildcard_spends_for_its_value_and_for_each_value_that_it_reaches() {
         for (value, spent) in [
             (json!("text"), 1),

@@ -70,10 +70,12 @@ fn a_template_is_no_longer_than_its_field() {
 #[test]
 fn a_slice_needs_no_number_and_a_number_needs_a_digit() {
     let parse = |brackets: &str| Template::parse(&format!("{{.object.list[{brackets}]}}"));
-    for brackets in ["0", "-1", ":", ":2", "1:", "-2:", "::1"] {
+    let longest = "9".repeat(15);
+    for brackets in ["0", "-1", ":", ":2", "1:", "-2:", "::1", &longest] {
         assert!(parse(brackets).is_ok(), "{brackets}");
     }
-    for brackets in ["-", "-:", ":-", "1:-", "::-"] {
+    let too_long = format!("{longest}9");
+    for brackets in ["-", "-:", ":-", "1:-", "::-", &too_long] {
         let error = parse(brackets).unwrap_err();
         assert_eq!(error.problem, TemplateProblem::Number, "{brackets}");
     }
@@ -101,6 +103,47 @@ fn a_fixed_text_depends_on_nothing() {
     assert!(Template::parse("fixed").unwrap().is_fixed());
     assert!(Template::parse("{'fixed'}").unwrap().is_fixed());
     assert!(!Template::parse("x{.object.a}").unwrap().is_fixed());
+}
+
+#[test]
+fn each_spelling_of_a_root_has_one_canonical_form() {
+    for (written, canonical) in [
+        ("{.object.name}", "{.object.name}"),
+        ("{.object.pod.name}", "{.object.metadata.name}"),
+        ("{.pod.name}", "{.object.metadata.name}"),
+        ("{.pod.namespace}", "{.object.metadata.namespace}"),
+        ("{.pod.spec}", "{.object.spec}"),
+        // Only the name itself is another spelling.
+        ("{.pod.name.first}", "{.object.name.first}"),
+        ("{.pod.name[0]}", "{.object.name[0]}"),
+        ("{.pod..name}", "{.object..name}"),
+        // A name that cannot follow two dots.
+        ("{.pod..['-name']}", "{.object..['-name']}"),
+    ] {
+        let found = Template::parse(written).unwrap().to_string();
+        assert_eq!(found, canonical, "{written}");
+    }
+}
+
+#[test]
+fn a_filter_compares_an_item_at_a_place_with_its_type_alone() {
+    let compared = |index: i64, literal: &str, item: Value| {
+        let template = format!("{{.object.list[?(@[{index}]=={literal})][0]}}");
+        render(&template, json!({"list": [item]}))
+    };
+    let number = Err(RenderProblem::Comparison("a number"));
+    for (index, item) in [
+        (0, json!([7, "x", "x"])),
+        (1, json!(["x", 7, "x"])),
+        (-1, json!(["x", "x", 7])),
+        (-3, json!([7, "x", "x"])),
+    ] {
+        assert_eq!(compared(index, "\"x\"", item), number, "{index}");
+    }
+    assert_eq!(
+        compared(-1, "7", json!(["found", "x", 7])),
+        Ok("found".to_owned())
+    );
 }
 
 #[test]

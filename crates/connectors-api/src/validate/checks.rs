@@ -6,11 +6,12 @@ use super::Module;
 use super::finding::{FindingCode, Findings};
 use super::shape::{Placed, PolicyParts};
 use crate::access_policy::{Approvers, Check, Provenance};
+use crate::access_resource::is_version;
 use crate::approval_kind::{self, LineageKind, has_lineage, may_approve, records_approvers};
 use crate::check_selector::CheckSelectorError;
 use crate::field_selector::FieldSelector;
 use crate::judge::{ProofNeeded, proof_needed, without_proof};
-use crate::names::{is_dns_label, is_label_key};
+use crate::names::{is_dns_label, is_dns_subdomain, is_label_key};
 use crate::template::{LabelValue, MOST_STEPS_OF_POLICY, Template};
 
 const LONGEST_MODULE: usize = 16 * 1024;
@@ -74,9 +75,7 @@ fn look_at_labels(findings: &mut Findings, path: &str, check: &Check) -> usize {
         findings.error(&at, FindingCode::EmptySelector, message, fix);
         return 0;
     }
-    if labels.len() > MOST_LABELS {
-        findings.length(&at, labels.len(), 1, MOST_LABELS);
-    }
+    findings.length(&at, labels.len(), 1, MOST_LABELS);
     let mut depends = false;
     let mut steps = 0;
     for (key, text) in labels {
@@ -259,12 +258,7 @@ fn is_api_version(text: &str) -> bool {
     let (group, version) = text
         .split_once('/')
         .map_or((None, text), |(group, version)| (Some(group), version));
-    let is_version = |text: &str| {
-        let rest = text.strip_prefix('v');
-        rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-            && is_dns_label(text)
-    };
-    is_version(version) && group.is_none_or(crate::names::is_dns_subdomain)
+    is_version(version) && group.is_none_or(is_dns_subdomain)
 }
 
 fn is_kind(text: &str) -> bool {

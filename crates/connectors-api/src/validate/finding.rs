@@ -248,6 +248,23 @@ mod tests {
     use crate::AccessPolicy;
 
     #[test]
+    fn where_there_is_no_room_an_error_takes_the_place_of_the_last_warning() {
+        let mut findings = Findings::default();
+        let code = FindingCode::InvalidField;
+        findings.error("first", code, "", "");
+        let warnings: Vec<_> = (1..MOST).map(|number| format!("w{number}")).collect();
+        for path in &warnings {
+            findings.warning(path, code, "", "");
+        }
+        findings.warning("late warning", code, "", "");
+        findings.error("late error", code, "", "");
+        let kept = warnings.iter().take(MOST - 2).map(String::as_str);
+        let expected: Vec<_> = ["first"].into_iter().chain(kept).collect();
+        let paths: Vec<_> = findings.0.iter().map(|it| it.path.as_str()).collect();
+        assert_eq!(paths, [&expected[..], &["late error"]].concat());
+    }
+
+    #[test]
     fn a_field_is_known_where_it_is_said_to_belong() {
         let crd = serde_json::to_value(AccessPolicy::crd()).unwrap();
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];

@@ -74,6 +74,8 @@ fn has_error(object: &Value) -> bool {
 fn a_good_policy_has_no_findings() {
     assert_eq!(found(&checked()), []);
     assert_eq!(found(&standing()), []);
+    let team = json!([{"kind": "Group", "name": "developers"}]);
+    assert_eq!(found(&with(standing(), SUBJECTS, "subjects", team)), []);
 }
 
 #[test]
@@ -125,6 +127,241 @@ fn a_misspelt_field_is_told_with_the_likely_word() {
     let Validated { findings, .. } = super::policy(&policy);
     assert_eq!(findings[0].fix, "write `approvers`");
     assert_eq!(findings[0].severity, Severity::Error);
+}
+
+#[test]
+fn every_unknown_field_of_one_object_is_told() {
+    let mut policy = checked();
+    for field in ["fields", "lables"] {
+        policy = with(policy, &format!("{CHECKS}/selector"), field, json!({}));
+    }
+    let path = |field: &str| format!("spec.checkGrantedPermission.spec.checks[0].selector.{field}");
+    let unknown = |field: &str| (path(field), FindingCode::UnknownField);
+    assert_eq!(found(&policy), [unknown("fields"), unknown("lables")]);
+}
+
+#[test]
+fn a_missing_field_is_told_by_its_name() {
+    let selector = json!({"labels": {"run": "{.object.metadata.name}"}});
+    let Validated { findings, .. } = super::policy(&with(checked(), CHECKS, "selector", selector));
+    let [finding] = &findings[..] else {
+        panic!("{findings:?}")
+    };
+    assert_eq!(finding.code, FindingCode::MissingField);
+    assert_eq!(finding.fix, "give `objectRef`");
+}
+
+/// The services read the whole object, not only its spec.
+#[test]
+fn a_policy_that_cannot_be_read_beside_its_spec_is_an_error() {
+    for (field, value) in [("status", json!(7)), ("metadata", json!({"name": ["p"]}))] {
+        let policy = with(checked(), "", field, value);
+        let expected = BTreeSet::from([FindingCode::InvalidField]);
+        assert_eq!((codes(&policy), has_error(&policy)), (expected, true));
+    }
+}
+
+/// A policy in which one label has this value.
+fn labelled(value: &str) -> Value {
+    let labels = json!({"run": value});
+    with(checked(), &format!("{CHECKS}/selector"), "labels", labels)
+}
+
+fn of_kind(api_version: &str, kind: &str) -> Value {
+    let kind = json!({"apiVersion": api_version, "kind": kind});
+    with(checked(), &format!("{CHECKS}/selector"), "objectRef", kind)
+}
+
+#[test]
+fn a_text_is_as_long_as_its_field_allows_and_no_longer() {
+    const CHECK: &str = "spec.checkGrantedPermission.spec.checks[0]";
+    const ROLE: &str = "spec.checkGrantedPermission.spec.permissions.roleTemplate.rules[0]";
+    let text = |bytes: usize| "A".repeat(bytes);
+    let user = |bytes| {
+        let subjects = json!([{"kind": "User", "name": text(bytes)}]);
+        with(standing(), SUBJECTS, "subjects", subjects)
+    };
+    let verb = |bytes| with(checked(), RULE, "verbs", json!(["*", text(bytes)]));
+    let long = format!("connectors/apis/{}/v1/kind/ns/", "g".repeat(253));
+    let resource = |bytes: usize| {
+        let name = "n".repeat(bytes - long.len());
+        with(
+            checked(),
+            RULE,
+            "resources",
+            json!([format!("{long}{name}")]),
+        )
+    };
+    let module = |bytes| with(checked(), CHECKS, "state", json!({"rego": text(bytes)}));
+    let approver = |bytes| {
+        let approvers = json!({"users": [text(bytes)], "groups": [text(bytes)]});
+        with(tekton(), CHECKS, "approvers", approvers)
+    };
+    let kind = |bytes| of_kind("v1", &text(bytes));
+    let before_path = |bytes| labelled(&format!("{}{{.object.metadata.name}}", text(bytes)));
+    for (policy, allowed, refused, path, code) in [
+        (
+            &user as &dyn Fn(usize) -> Value,
+            &[1, 512][..],
+            &[513, 514][..],
+            "spec.defaultPermission.bindingTemplate.subjects[0].name".to_owned(),
+            FindingCode::InvalidField,
+        ),
+        (
+            &verb,
+            &[1, 63],
+            &[0, 64, 65],
+            format!("{ROLE}.verbs[1]"),
+            FindingCode::InvalidField,
+        ),
+        (
+            &resource,
+            &[512],
+            &[513, 514],
+            format!("{ROLE}.resources[0]"),
+            FindingCode::InvalidResource,
+        ),
+        (
+            &module,
+            &[1, 16 * 1024],
+            &[16 * 1024 + 1],
+            format!("{CHECK}.state.rego"),
+            FindingCode::RegoLimit,
+        ),
+        (
+            &approver,
+            &[1, 512],
+            &[0, 513, 514],
+            format!("{CHECK}.approvers.users"),
+            FindingCode::InvalidField,
+        ),
+        (
+            &approver,
+            &[1, 512],
+            &[0, 513, 514],
+            format!("{CHECK}.approvers.groups"),
+            FindingCode::InvalidField,
+        ),
+        (
+            &kind,
+            &[1, 63],
+            &[0, 64, 65],
+            format!("{CHECK}.selector.objectRef.kind"),
+            FindingCode::InvalidField,
+        ),
+        (
+            &before_path,
+            &[0, 1, 62],
+            &[63, 64],
+            format!("{CHECK}.selector.labels[\"run\"]"),
+            FindingCode::ImpossibleSelector,
+        ),
+    ] {
+        let finding = (path, code);
+        for (all, is_refused) in [(allowed, false), (refused, true)] {
+            for bytes in all {
+                let is_found = found(&policy(*bytes)).contains(&finding);
+                assert_eq!(is_found, is_refused, "{finding:?} with {bytes}");
+            }
+        }
+    }
+    assert_eq!(super::policy(&module(16 * 1024)).modules.len(), 1);
+}
+
+#[test]
+fn a_text_beside_a_path_consists_of_what_a_label_value_may_hold() {
+    assert_eq!(found(&labelled("a-B_c.1{.object.metadata.name}")), []);
+}
+
+#[test]
+fn a_policy_has_room_for_its_limit_of_labels_and_of_steps() {
+    let path = |steps: usize| format!("{{.object{}}}", ".a".repeat(steps - 1));
+    let check = |name: &str, labels: usize, steps: usize| {
+        let mut check = checked().pointer(CHECKS).unwrap().clone();
+        check["name"] = json!(name);
+        check["selector"]["labels"] = (0..labels)
+            .map(|number| (format!("l{number}"), json!(path(steps))))
+            .collect();
+        check
+    };
+    let of = |checks: &[Value]| {
+        let policy = with(
+            checked(),
+            "/spec/checkGrantedPermission/spec",
+            "checks",
+            json!(checks),
+        );
+        found(&policy)
+    };
+    let at =
+        |check: usize| format!("spec.checkGrantedPermission.spec.checks[{check}].selector.labels");
+    let full = check("full", 16, 32);
+    assert_eq!(of(std::slice::from_ref(&full)), []);
+    for steps in [1, 2] {
+        // The last check is not looked at any more, so it is told only once.
+        let checks = [full.clone(), check("more", 1, steps), check("last", 1, 1)];
+        assert_eq!(of(&checks), [(at(1), FindingCode::InvalidTemplate)]);
+    }
+    for labels in [17, 18] {
+        let found = of(&[check("wide", labels, 1)]);
+        assert_eq!(found, [(at(0), FindingCode::InvalidLength)]);
+    }
+}
+
+#[test]
+fn a_kind_is_spelled_as_the_api_server_wants_it() {
+    for (api_version, kind, wrong) in [
+        ("v1", "ConfigMap", None),
+        ("example.com/v1beta1", "SignOff2", None),
+        ("", "A", Some("apiVersion")),
+        ("1", "A", Some("apiVersion")),
+        ("v", "A", Some("apiVersion")),
+        ("vx", "A", Some("apiVersion")),
+        ("pod", "A", Some("apiVersion")),
+        ("v1_x", "A", Some("apiVersion")),
+        ("v1-x", "A", Some("apiVersion")),
+        ("/v1", "A", Some("apiVersion")),
+        ("Example_com/v1", "A", Some("apiVersion")),
+        ("example.com/one", "A", Some("apiVersion")),
+        ("v1", "signOff", Some("kind")),
+        ("v1", "Sign-Off", Some("kind")),
+        ("v1", "2SignOff", Some("kind")),
+    ] {
+        let found = found(&of_kind(api_version, kind));
+        let at = "spec.checkGrantedPermission.spec.checks[0].selector.objectRef";
+        let expected = wrong.map(|field| (format!("{at}.{field}"), FindingCode::InvalidField));
+        assert_eq!(found, Vec::from_iter(expected), "{api_version} {kind}");
+    }
+}
+
+#[test]
+fn a_selector_of_connectors_asks_for_keys_and_values_that_can_be() {
+    let by = |key: &str, operator: &str, values: Value| {
+        let expression = json!({"key": key, "operator": operator, "values": values});
+        json!({"matchLabels": {"a": "b"}, "matchExpressions": [expression]})
+    };
+    let values = Some((".matchExpressions[0].values", FindingCode::InvalidField));
+    for (selector, expected) in [
+        (json!({"matchLabels": {"a": ""}}), None),
+        (
+            json!({"matchLabels": {"a": "b c"}}),
+            Some((".matchLabels", FindingCode::InvalidField)),
+        ),
+        (by("a", "In", json!(["", "b"])), None),
+        (by("a", "NotIn", json!(["b c"])), values),
+        (by("a", "Exists", json!([])), None),
+        (by("a", "Exists", json!(["b"])), values),
+        (by("c", "DoesNotExist", json!([])), None),
+        (
+            by("a", "DoesNotExist", json!([])),
+            Some(("", FindingCode::ImpossibleSelector)),
+        ),
+    ] {
+        let connector = json!({"selector": selector});
+        let found = found(&with(checked(), "/spec", "connector", connector));
+        let expected = expected.map(|(end, code)| (format!("spec.connector.selector{end}"), code));
+        assert_eq!(found, Vec::from_iter(expected), "{selector}");
+    }
 }
 
 #[test]
@@ -229,6 +466,7 @@ fn what_is_suspicious_of_a_pipeline_is_a_warning() {
         policy
     };
     let too_few = json!({"users": ["a", "a"], "minimum": 2});
+    let with_group = json!({"users": ["a"], "groups": ["g"], "minimum": 2});
     for (policy, codes_wanted) in [
         (tekton(), vec![LabelsBelieved]),
         (without(tekton(), "provenance"), vec![]),
@@ -245,6 +483,10 @@ fn what_is_suspicious_of_a_pipeline_is_a_warning() {
             with(tekton(), CHECKS, "approvers", too_few),
             vec![ApproversTooFew, LabelsBelieved],
         ),
+        (
+            with(tekton(), CHECKS, "approvers", with_group),
+            vec![LabelsBelieved],
+        ),
     ] {
         assert_eq!(
             codes(&policy),
@@ -258,9 +500,12 @@ fn what_is_suspicious_of_a_pipeline_is_a_warning() {
 #[test]
 fn a_proof_that_no_lineage_gives_cannot_be_required() {
     let asks = |api_version: &str, kind: &str, provenance: &str| {
-        let kind = json!({"apiVersion": api_version, "kind": kind});
-        let policy = with(checked(), &format!("{CHECKS}/selector"), "objectRef", kind);
-        let policy = with(policy, CHECKS, "provenance", json!(provenance));
+        let policy = with(
+            of_kind(api_version, kind),
+            CHECKS,
+            "provenance",
+            json!(provenance),
+        );
         (codes(&policy), has_error(&policy))
     };
     let unavailable = BTreeSet::from([FindingCode::ProofUnavailable]);
@@ -353,6 +598,30 @@ fn requesters_that_no_pod_can_be_let_nothing_ask() {
         let (beside, refused) = of(json!([account, subject]));
         assert_eq!(beside.contains(&FindingCode::NoPod), !is_pod, "{subject}");
         assert!(!refused, "{subject}");
+    }
+}
+
+#[test]
+fn requesters_of_which_one_cannot_be_read_are_not_all_called_no_pods() {
+    let at = "spec.checkGrantedPermission.requesters";
+    let ada = json!({"kind": "User", "name": "ada"});
+    for (requesters, expected) in [
+        (json!([]), vec![(at.to_owned(), FindingCode::InvalidLength)]),
+        (
+            json!([ada, 7]),
+            vec![
+                (format!("{at}[1]"), FindingCode::InvalidField),
+                (format!("{at}[0]"), FindingCode::NoPod),
+            ],
+        ),
+    ] {
+        let policy = with(
+            checked(),
+            "/spec/checkGrantedPermission",
+            "requesters",
+            requesters,
+        );
+        assert_eq!(found(&policy), expected);
     }
 }
 

@@ -1,7 +1,10 @@
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 use connectors_api::crd;
 use connectors_api::names::CATEGORY;
+use serde_json::{Value, json};
 
 use crate::full;
 use crate::walk::{schema_of, schemas};
@@ -227,6 +230,22 @@ fn defaults_are_in_the_schema() {
         request["properties"]["spec"]["properties"]["permission"]["default"],
         "apis"
     );
+}
+
+/// The API server knows the rules of the types only from these files.
+#[test]
+fn the_definitions_are_those_that_are_installed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
+    for crd in crd::all() {
+        let file = folder.join(format!("{}.yaml", crd.spec.names.plural));
+        let text = fs::read_to_string(&file).unwrap();
+        let installed: Value = serde_yaml::from_str(&text).unwrap();
+        let name = file.display();
+        assert!(
+            json!(crd) == installed,
+            "{name} differs: cargo xtask crdgen"
+        );
+    }
 }
 
 /// The cases on the real API server find a rule by its message.

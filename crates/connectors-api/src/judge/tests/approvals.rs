@@ -104,6 +104,13 @@ fn cases() -> Vec<Case> {
             false,
             &[],
         ),
+        // Nor does one with an approval while the group entry has none.
+        (
+            wanted(&["bob"], &["sec"], 1),
+            json!([{"name": "sec", "type": "Group", "input": "pending", "users": [bob]}]),
+            false,
+            &[],
+        ),
         // One user counts as one approval, however often it is given.
         (
             wanted(&["alice", "bob"], &["sec"], 2),

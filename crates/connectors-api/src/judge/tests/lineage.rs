@@ -141,6 +141,21 @@ fn a_rejection_counts_only_with_a_proof() {
     assert_eq!(reasons(&judgement), refused(reason));
 }
 
+/// Another approval may take its place, so the request of the pod does not end.
+#[test]
+fn an_approval_that_is_being_deleted_is_waited_for_before_the_grant_alone() {
+    let mut world = World::honest();
+    world.approval["metadata"]["deletionTimestamp"] = "2026-11-21T11:00:00Z".into();
+    world.approval["status"]["state"] = "rejected".into();
+    let judgement = asked(&world).judged();
+    assert_eq!(judgement.said(), (Pending, JudgeReason::BeingDeleted));
+    let runs = [world.objects[2].clone()];
+    assert_eq!(
+        reasons(&after(&world, &runs).judged()),
+        (Rejected, ResultReason::Lineage(LineageReason::TimedOut))
+    );
+}
+
 #[test]
 fn a_proof_does_not_replace_the_approvers_that_the_policy_names() {
     for (users, expected) in [

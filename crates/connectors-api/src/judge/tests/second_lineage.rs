@@ -100,14 +100,20 @@ fn another_approval_that_its_run_asked_for_is_waited_for() {
 fn without_a_search_for_other_approvals_no_approval_counts() {
     let question = asked().with(|it| it.lineage[1]["spec"] = json!({"decisions": "too many"}));
     let refused = ResultReason::Lineage(LineageReason::TooLarge);
-    assert_eq!(reason(question), (Failed, refused));
+    assert_eq!(reason(question.clone()), (Failed, refused));
+    // An approval without a proof keeps the reason of its own.
+    let two = question.found([decision("no", "other"), decision("yes", "flow")]);
+    let judgement = two.judged();
+    let reasons = judgement.only().objects.iter().map(|it| it.reason);
+    let own = ResultReason::Lineage(LineageReason::OtherRun);
+    assert_eq!(reasons.collect::<Vec<_>>(), [own, refused]);
 }
 
 /// The objects of both lineages come in one list, and each refuses kinds that it does not know.
 #[test]
 fn the_checks_of_one_policy_may_need_the_proofs_of_two_systems() {
     let world = World::honest();
-    let both = |change: fn(&mut PolicyQuestion)| {
+    let both = |change: &dyn Fn(&mut PolicyQuestion)| {
         let mut question = asked_of_tekton(&world).with(|it| {
             let mut second = asked();
             let mut check = second.check().take();
@@ -130,11 +136,23 @@ fn the_checks_of_one_policy_may_need_the_proofs_of_two_systems() {
         let verdicts = judgement.checks.iter().map(|it| it.verdict);
         verdicts.collect::<Vec<_>>()
     };
-    assert_eq!(both(|_| ()), [Passed, Passed]);
+    assert_eq!(both(&|_| ()), [Passed, Passed]);
     let without_flow = |it: &mut PolicyQuestion| drop(it.lineage.pop());
-    assert_eq!(both(without_flow), [Passed, Pending]);
+    assert_eq!(both(&without_flow), [Passed, Pending]);
     let without_run = |it: &mut PolicyQuestion| it.lineage.retain(|it| it["kind"] != "PipelineRun");
-    assert_eq!(both(without_run), [Pending, Passed]);
-    let with_a_stranger = |it: &mut PolicyQuestion| it.lineage.push(gate("stranger", "approved"));
-    assert_eq!(both(with_a_stranger), [Failed, Failed]);
+    assert_eq!(both(&without_run), [Pending, Passed]);
+    // A kind is known by its version and its name together.
+    for (api_version, kind) in [
+        ("v1", "ConfigMap"),
+        ("tekton.dev/v1", "Task"),
+        ("tekton.dev/v1beta1", "TaskRun"),
+        ("made.up/v1", "Task"),
+    ] {
+        let with_a_stranger = |it: &mut PolicyQuestion| {
+            let mut stranger = object(kind, "stranger", "");
+            stranger["apiVersion"] = api_version.into();
+            it.lineage.push(stranger);
+        };
+        assert_eq!(both(&with_a_stranger), [Failed, Failed], "{kind}");
+    }
 }

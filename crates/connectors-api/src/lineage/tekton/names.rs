@@ -63,11 +63,8 @@ fn digest(text: &str) -> String {
 
 /// At most so many bytes of a text. Names are ASCII; of another text it is less.
 fn beginning(text: &str, most: usize) -> &str {
-    let mut end = most.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or_default()
+    text.get(..text.floor_char_boundary(most))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -94,6 +91,17 @@ mod tests {
                 "-wait-for-the-approval-of-security",
                 "a-run-with-a-name-that-is-long-3a28f88df884c5b1f5183f25ead44958",
             ),
+            // A suffix of just 31 bytes, and one of a byte less.
+            (
+                "a-run-with-a-name-that-is-long-enough-to-be-cut",
+                "-wait-for-the-security-approval",
+                "a-run-with-a-name-that-is-long-98a07762575bcb0644587aba242e9c75",
+            ),
+            (
+                "a-run-with-a-name-that-is-long-enough-to-be-cut",
+                "-wait-for-the-security-approva",
+                "ad7a38d5d1f54532902fa64b133a49e9b-wait-for-the-security-approva",
+            ),
         ] {
             assert_eq!(child(parent, suffix), expected);
         }
@@ -101,6 +109,20 @@ mod tests {
         assert_eq!(child(&fits, "-task"), format!("{fits}-task"));
         let cut = child(&"b".repeat(29), &"-".repeat(41));
         assert_eq!(cut.len(), 29 + 32, "{cut}");
+    }
+
+    #[test]
+    fn no_letter_is_cut_in_two() {
+        for (text, most, expected) in [
+            ("abc", 2, "ab"),
+            ("abc", 3, "abc"),
+            ("abc", 4, "abc"),
+            ("a\u{20ac}", 3, "a"),
+            ("a\u{20ac}", 4, "a\u{20ac}"),
+            ("\u{e9}", 1, ""),
+        ] {
+            assert_eq!(beginning(text, most), expected, "{text} {most}");
+        }
     }
 
     #[test]

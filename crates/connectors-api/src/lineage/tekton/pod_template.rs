@@ -113,3 +113,49 @@ fn keyed(mut template: Map<String, Value>) -> Option<Value> {
     }
     Some(Value::Object(template))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// As Tekton merges them: a pipeline task cannot take the network of the host away.
+    #[test]
+    fn a_template_replaces_fields_of_the_default_one_and_joins_named_entries() {
+        let entry = |name: &str, value: u32| json!({"name": name, "value": value});
+        let env = |all: &[Value]| json!({"env": all});
+        let taints = |key: &str| json!({"tolerations": [{"name": key}]});
+        for (template, default, expected) in [
+            (
+                json!({"hostNetwork": false}),
+                json!({"hostNetwork": true}),
+                json!({"hostNetwork": true}),
+            ),
+            (
+                json!({"hostNetwork": true}),
+                json!({"hostNetwork": false}),
+                json!({"hostNetwork": true}),
+            ),
+            (
+                json!({"enableServiceLinks": false}),
+                json!({"enableServiceLinks": true}),
+                json!({"enableServiceLinks": false}),
+            ),
+            (
+                env(&[entry("b", 2), entry("c", 2)]),
+                env(&[entry("a", 1), entry("b", 1)]),
+                env(&[entry("a", 1), entry("b", 2), entry("c", 2)]),
+            ),
+            (taints("x"), taints("y"), taints("x")),
+            (
+                json!({"nodeSelector": null}),
+                json!({"nodeSelector": {"a": "b"}}),
+                json!({"nodeSelector": {"a": "b"}}),
+            ),
+        ] {
+            let found = merged(object(Some(&template)), object(Some(&default)));
+            assert_eq!(Value::from(found), expected, "{template} {default}");
+        }
+    }
+}

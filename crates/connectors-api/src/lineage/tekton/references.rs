@@ -112,11 +112,6 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// True when a text has something that is resolved here.
-pub(super) fn is_template(text: &str) -> bool {
-    !matches!(pieces(text).as_slice(), [Piece::Text(_)])
-}
-
 /// True when a list has an item that may stand for several.
 pub(super) fn has_lists(items: &[Value]) -> bool {
     let is_reference = |it: &Value| {

@@ -313,3 +313,33 @@ pub(super) fn copied(value: &Value) -> usize {
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_costs_a_step_for_each_value_and_for_each_part_of_a_text() {
+        let text = |parts: usize| "x".repeat(parts * COPIED);
+        for (value, steps) in [
+            (json!(null), 1),
+            (json!(true), 1),
+            (json!(7), 1),
+            (json!(""), 1),
+            (json!("x".repeat(COPIED - 1)), 1),
+            (json!(text(1)), 2),
+            (json!(text(3)), 4),
+            (json!([]), 1),
+            (json!(["a", 1]), 3),
+            (json!([["a"], text(2)]), 6),
+            (json!({}), 1),
+            (json!({"key": 1}), 2),
+            (json!({"a": "b", "c": []}), 3),
+            (json!({text(3): text(1)}), 6),
+        ] {
+            assert_eq!(copied(&value), steps, "{value}");
+        }
+    }
+}

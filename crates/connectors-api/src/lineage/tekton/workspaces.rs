@@ -297,6 +297,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_claim_of_an_affinity_assistant_ends_in_ten_digits_of_a_digest() {
+        let of_assistant = |digits: &str| format!("pvc-1-affinity-assistant-{digits}-0");
+        for (found, expected) in [
+            ("pvc-1".to_owned(), true),
+            (of_assistant("0123456abc"), true),
+            (of_assistant("0123456abcd"), false),
+            (of_assistant("0123456ab"), false),
+            (of_assistant("0123456abx"), false),
+            (of_assistant(""), false),
+            (format!("{}1", of_assistant("0123456abc")), false),
+            ("pvc-1-0123456abc-0".to_owned(), false),
+            ("pvc-2".to_owned(), false),
+        ] {
+            assert_eq!(is_claim("pvc-1", &found), expected, "{found}");
+        }
+    }
+
+    #[test]
     fn a_text_does_not_grow_beyond_what_a_path_has() {
         let filled = |count: usize, value: usize| {
             let mut text = "$(params.a)".repeat(count);

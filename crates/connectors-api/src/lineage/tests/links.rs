@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::shape::{Matrix, Shape, Target, Workspace};
+use super::shape::{Matrix, Shape, Target, Uses, Workspace};
 use super::world::{World, clear};
 use super::{LineageReason, LineageVerdict, Unproven};
 use crate::lineage::tekton::RunKind;
@@ -168,6 +168,32 @@ fn what_does_not_change_what_runs_does_not_matter() {
             with_task(it, "wait", |task| task["params"][0]["value"] = names);
         }),
     ];
+    all_are_proven(rows);
+}
+
+/// Go writes either for a field without a value.
+#[test]
+fn an_empty_text_and_null_are_no_value() {
+    let rows: &[Allowed] = &[
+        ("of a run that goes on", plain, |it| {
+            it.run()["spec"]["status"] = "".into();
+            it.run()["metadata"]["deletionTimestamp"] = Value::Null;
+        }),
+        (
+            "of a reference, empty",
+            |it| it.target = Target::Reference,
+            |it| it.task_run()["spec"]["taskRef"]["apiVersion"] = "".into(),
+        ),
+        (
+            "of a reference, null",
+            |it| it.target = Target::Reference,
+            |it| it.task_run()["spec"]["taskRef"]["apiVersion"] = Value::Null,
+        ),
+    ];
+    all_are_proven(rows);
+}
+
+fn all_are_proven(rows: &[Allowed]) {
     for (says, shape_it, change) in rows {
         let mut shape = Shape::default();
         shape_it(&mut shape);
@@ -177,12 +203,74 @@ fn what_does_not_change_what_runs_does_not_matter() {
     }
 }
 
-/// With one more they are refused.
+/// Each is refused with one more, by a row of `TooLarge` or `OtherApprovers`.
 #[test]
-fn results_that_depend_on_results_in_sixteen_steps_are_proven() {
-    let mut world = Shape::default().world();
-    chain::results_in_a_row(&mut world, 16);
-    assert!(world.is_proven(), "{:?}", world.judged());
+fn what_just_reaches_a_limit_is_proven() {
+    let rows: &[Allowed] = &[
+        ("objects", plain, |it| {
+            chain::objects(it, crate::lineage::MOST_OBJECTS);
+        }),
+        ("pipeline tasks", plain, |it| chain::tasks(it, 1_024)),
+        ("children", plain, |it| chain::children(it, 4_096)),
+        (
+            "combinations of a matrix",
+            |it| it.matrix = Matrix::Include,
+            |it| chain::combinations(it, 256),
+        ),
+        ("levels of a task", plain, |it| chain::levels(it, 63)),
+        ("results of results", plain, |it| {
+            chain::results_in_a_row(it, 16);
+        }),
+        ("approvers", plain, |it| approval::many(it, 1_000)),
+    ];
+    all_are_proven(rows);
+}
+
+#[test]
+fn what_tekton_fills_in_or_leaves_as_it_is_written_is_proven() {
+    let rows: &[Allowed] = &[
+        (
+            "a result in a script is left",
+            |it| it.uses = Uses::Script,
+            |it| {
+                let steps = &it.objects[2]["status"]["pipelineSpec"]["tasks"][4]["taskSpec"];
+                let script = steps["steps"][0]["script"].clone();
+                it.task_run()["spec"]["taskSpec"]["steps"][0]["script"] = script;
+            },
+        ),
+        (
+            "the result of a custom task is no empty list but a text",
+            |it| it.uses = Uses::Custom,
+            |it| {
+                it.objects[3]["status"]["results"][0]["value"] = "[]".into();
+                it.task_run()["spec"]["params"][0]["value"] = "[]".into();
+            },
+        ),
+        ("the number of retries", plain, |it| {
+            content::counts_retries(it, "try 2");
+        }),
+        ("no retries", plain, |it| {
+            content::counts_retries(it, "try 0");
+            with_task(it, "deploy", |task| clear(task, "", "retries"));
+            clear(it.task_run(), "/spec", "retries");
+        }),
+        (
+            "the run's parameters in the path of a workspace",
+            |it| it.workspace = Workspace::Secret,
+            |it| {
+                it.run()["spec"]["params"] = json!([
+                    {"name": "text", "value": "t"},
+                    {"name": "list", "value": ["a", "b"]},
+                    {"name": "map", "value": {"key": "v"}},
+                ]);
+                let path =
+                    "$(params.text)/$(params.list[1])/$(params['list'][0])/$(params.map.key)";
+                it.run()["spec"]["workspaces"][0]["subPath"] = path.into();
+                it.task_run()["spec"]["workspaces"][0]["subPath"] = "t/b/a/v/sub".into();
+            },
+        ),
+    ];
+    all_are_proven(rows);
 }
 
 #[test]

@@ -29,6 +29,14 @@ fn members(world: &mut World, answer: &str) {
     world.approval["spec"]["approvers"][1]["users"] = all.into();
 }
 
+/// So many users approve, of whom one must.
+pub(super) fn many(world: &mut World, count: usize) {
+    let names: Vec<_> = (0..count).map(|it| format!("u{it}")).collect();
+    approvers(world, &json!(names));
+    let entry = |name| json!({"name": name, "type": "User", "input": "approve"});
+    world.approval["spec"]["approvers"] = names.iter().map(entry).collect();
+}
+
 pub(super) const ROWS: &[Row] = &[
     (
         R::NoApprovalAsked,
@@ -87,13 +95,7 @@ pub(super) const ROWS: &[Row] = &[
         let all = it.approval["spec"]["approvers"].as_array_mut().unwrap();
         all.push(json!({"name": "", "type": "User", "input": "pending"}));
     }),
-    (R::OtherApprovers, "too many", plain, |it| {
-        let others = (0..1_000).map(|it| format!("u{it}"));
-        let names: Vec<_> = std::iter::once("alice".to_owned()).chain(others).collect();
-        approvers(it, &json!(names));
-        let entry = |name| json!({"name": name, "type": "User", "input": "approve"});
-        it.approval["spec"]["approvers"] = names.iter().map(entry).collect();
-    }),
+    (R::OtherApprovers, "too many", plain, |it| many(it, 1_001)),
     (R::OtherApprovers, "another order", plain, |it| {
         let approvers = it.approval["spec"]["approvers"].as_array_mut();
         approvers.unwrap().reverse();

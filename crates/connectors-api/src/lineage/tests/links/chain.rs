@@ -1,6 +1,6 @@
 //! The ends, the run, and the membership of children.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::shape::{Matrix, Uses};
 use super::super::world::{World, clear, owner, stamped};
@@ -48,19 +48,57 @@ pub(super) fn results_in_a_row(world: &mut World, tasks: usize) {
     world.task_run()["spec"]["params"][0]["value"] = "v".into();
 }
 
+/// So many objects in all.
+pub(super) fn objects(world: &mut World, count: usize) {
+    for number in world.objects.len()..count {
+        let name = format!("other-{number}");
+        let other = stamped("tekton.dev/v1", "TaskRun", &name, &name, 2);
+        world.objects.push(other);
+    }
+}
+
+/// So many pipeline tasks in all, some of them in `finally`.
+pub(super) fn tasks(world: &mut World, count: usize) {
+    let spec = &mut world.run()["status"]["pipelineSpec"];
+    let listed = spec["tasks"].as_array().unwrap().len();
+    let others = (listed..count).map(|it| json!({"name": format!("t{it}")}));
+    spec["finally"] = others.collect();
+}
+
+/// So many children in all.
+pub(super) fn children(world: &mut World, count: usize) {
+    let children = &mut world.run()["status"]["childReferences"];
+    children.as_array_mut().unwrap().resize(count, json!({}));
+}
+
+/// A matrix with so many combinations, of which the pod's is the first.
+pub(super) fn combinations(world: &mut World, count: usize) {
+    let one = |value: &str| json!({"params": [{"name": "m1", "value": value}]});
+    let others = (1..count).map(|it| one(&it.to_string()));
+    let include: Vec<_> = std::iter::once(one("i")).chain(others).collect();
+    with_task(world, "deploy", |task| {
+        task["matrix"] = json!({"include": include});
+    });
+}
+
+/// A field of the pod's task with so many lists in each other.
+pub(super) fn levels(world: &mut World, count: usize) {
+    let deep = (0..count).fold(json!("end"), |inner, _| Value::from(vec![inner]));
+    with_task(world, "deploy", |task| {
+        task["taskSpec"]["volumes"] = deep.clone();
+    });
+    world.task_run()["spec"]["taskSpec"]["volumes"] = deep;
+}
+
 pub(super) const ROWS: &[Row] = &[
     (R::TooLarge, "too many objects", plain, |it| {
-        let one = it.objects[0].clone();
-        it.objects.resize(crate::lineage::MOST_OBJECTS + 1, one);
+        objects(it, crate::lineage::MOST_OBJECTS + 1);
     }),
     (R::TooLarge, "too many pipeline tasks", plain, |it| {
-        let many: Vec<_> = (0..2_000)
-            .map(|index| json!({"name": format!("t{index}")}))
-            .collect();
-        it.run()["status"]["pipelineSpec"]["finally"] = json!(many);
+        tasks(it, 1_025);
     }),
     (R::TooLarge, "too many children", plain, |it| {
-        it.run()["status"]["childReferences"] = json!(vec![json!({}); 5_000]);
+        children(it, 4_097);
     }),
     (
         R::TooLarge,
@@ -79,30 +117,14 @@ pub(super) const ROWS: &[Row] = &[
     (
         R::TooLarge,
         "a matrix with too many combinations",
-        plain,
-        |it| {
-            let include: Vec<_> = (0..300)
-                .map(|it| json!({"params": [{"name": "m", "value": it.to_string()}]}))
-                .collect();
-            with_task(it, "deploy", |task| {
-                task["matrix"] = json!({"include": include});
-            });
-        },
+        |it| it.matrix = Matrix::Include,
+        |it| combinations(it, 257),
     ),
     (
         R::TooLarge,
         "a task that is nested too deeply",
         plain,
-        |it| {
-            let mut deep = json!("end");
-            for _ in 0..70 {
-                deep = json!([deep]);
-            }
-            with_task(it, "deploy", |task| {
-                task["taskSpec"]["volumes"] = deep.clone();
-            });
-            it.task_run()["spec"]["taskSpec"]["volumes"] = deep;
-        },
+        |it| levels(it, 64),
     ),
     (R::Unreadable, "a pod without a UID", plain, |it| {
         clear(&mut it.pod, "/metadata", "uid");
@@ -289,6 +311,26 @@ pub(super) const ROWS: &[Row] = &[
             with_task(it, "deploy", |task| {
                 task.as_object_mut().unwrap().remove("taskSpec");
                 task["pipelineRef"] = json!({"name": "p"});
+            });
+        },
+    ),
+    (
+        R::OtherKindOfTask,
+        "a TaskRun for a task and a pipeline",
+        plain,
+        |it| {
+            with_task(it, "deploy", |task| {
+                task["pipelineRef"] = json!({"name": "p"});
+            });
+        },
+    ),
+    (
+        R::OtherKindOfTask,
+        "a TaskRun for a task and an embedded pipeline",
+        plain,
+        |it| {
+            with_task(it, "deploy", |task| {
+                task["pipelineSpec"] = json!({"tasks": []});
             });
         },
     ),

@@ -14,7 +14,16 @@ fn parameter(world: &mut World, value: &Value) {
     world.task_run()["spec"]["params"][0]["value"] = value.clone();
 }
 
+/// The parameter of the pod's task is the number of its retries, filled in so.
+pub(super) fn counts_retries(world: &mut World, filled: &str) {
+    parameter(world, &"try $(context.pipelineTask.retries)".into());
+    world.task_run()["spec"]["params"][0]["value"] = filled.into();
+}
+
 pub(super) const ROWS: &[Row] = &[
+    (R::OtherParams, "another number of retries", plain, |it| {
+        counts_retries(it, "try 3");
+    }),
     (R::OtherParams, "another value", plain, |it| {
         it.task_run()["spec"]["params"][0]["value"] = "evil".into();
     }),
@@ -139,6 +148,23 @@ pub(super) const ROWS: &[Row] = &[
         plain,
         |it| {
             it.task_run()["spec"]["customRef"] = json!({"name": "evil"});
+        },
+    ),
+    (
+        R::OtherTask,
+        "a custom reference beside a reference",
+        |it| it.target = Target::Reference,
+        |it| {
+            it.task_run()["spec"]["customRef"] = json!({"name": "evil"});
+        },
+    ),
+    (
+        R::OtherTask,
+        "a reference that says nothing for a text",
+        |it| it.target = Target::Reference,
+        |it| {
+            with_task(it, "deploy", |task| task["taskRef"] = "deployer".into());
+            it.task_run()["spec"]["taskRef"] = json!({"kind": "Task"});
         },
     ),
     (R::OtherTask, "a script of a CustomRun", plain, |it| {
