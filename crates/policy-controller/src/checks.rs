@@ -123,6 +123,18 @@ mod tests {
     }
 
     #[test]
+    fn findings_about_policies_that_are_gone_are_forgotten() {
+        let inspections = Inspections::default();
+        let (job, mut gone) = (job(), job());
+        gone.uid = "gone".to_owned();
+        for it in [&job, &gone] {
+            inspections.keep(it, found(1, ChecksValid::ChecksValid));
+        }
+        inspections.forget_all_but(&BTreeSet::from([&job]));
+        assert!(inspections.known().keys().eq([&job]));
+    }
+
+    #[test]
     fn the_same_verdict_is_news_for_a_new_version_alone() {
         let inspections = Inspections::default();
         let job = job();

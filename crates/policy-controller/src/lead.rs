@@ -113,19 +113,31 @@ impl Leading {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use tokio::time::Instant;
 
     use super::*;
     use crate::{
         seen::{ManagedCached, ManagedKind, Name},
-        testing::{OWN, api_server, reconciler},
+        testing::{OWN, Refuses, api_server, managed_for, rbac, reconciler},
     };
 
     #[tokio::test(start_paused = true)]
     async fn the_rest_begins_when_nothing_urgent_is_left_or_it_takes_too_long() {
-        for (is_left, longest) in [(false, MOMENT), (true, FIRST_LOOK + 2 * MOMENT)] {
-            let reconciler = Arc::new(reconciler(&api_server()));
-            if is_left {
+        for (in_cache, in_cluster, longest) in [
+            (false, false, MOMENT),
+            (true, false, FIRST_LOOK + 2 * MOMENT),
+            (false, true, FIRST_LOOK + 2 * MOMENT),
+        ] {
+            let server = api_server();
+            let reconciler = Arc::new(reconciler(&server));
+            if in_cluster {
+                // The sweep finds it, and cannot remove it.
+                let rest = json!({"rules": []});
+                server.create(rbac("Role", "policy-b", &managed_for("uid-b"), &rest));
+                server.set_faults(Arc::new(Refuses(403)));
+            }
+            if in_cache {
                 let name = Name::new(OWN, "policy-a");
                 let object = ManagedCached {
                     said: None,
@@ -154,7 +166,7 @@ mod tests {
                 () = leads => panic!("it leads until it is dropped"),
                 after = swept => {
                     assert!(after <= longest, "{after:?}");
-                    assert_eq!(after >= FIRST_LOOK, is_left, "{after:?}");
+                    assert_eq!(after >= FIRST_LOOK, in_cache || in_cluster, "{after:?}");
                 }
             }
         }

@@ -447,3 +447,6 @@ fn changed_by(fields: &[ManagedFieldsEntry], content: &str) -> Option<String> {
     let other = fields.iter().find(owns)?;
     Some(other.manager.clone().unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests;

@@ -289,31 +289,4 @@ fn for_good(error: &ApplyError) -> Option<(PermissionSynced, String)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use connectors_api::AccessPolicy;
-    use serde_json::json;
-
-    use super::*;
-    use crate::{
-        cache::PolicyCached,
-        testing::{OWN, api_server, reading, reconciler, spec},
-    };
-
-    #[tokio::test]
-    async fn without_objects_nothing_is_left_to_do_only_for_a_policy_that_is_going() {
-        let reconciler = reconciler(&api_server());
-        let (name, uid) = (Name::new(OWN, "p"), "uid-p".to_owned());
-        let job = Job {
-            namespace: OWN.to_owned(),
-            uid: uid.clone(),
-        };
-        assert!(reconciler.is_settled(&job), "there is no policy");
-        let subjects = json!([{"kind": "User", "name": "alice"}]);
-        let policy = AccessPolicy::new("p", spec(&reading(&json!({}), &subjects)));
-        for deleting in [false, true] {
-            let cached = PolicyCached::of(uid.clone(), deleting, Some(policy.clone()));
-            reconciler.world.write().policy(&name, Some(cached));
-            assert_eq!(reconciler.is_settled(&job), deleting);
-        }
-    }
-}
+mod tests;

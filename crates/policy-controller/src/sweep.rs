@@ -71,3 +71,42 @@ pub async fn sweep(reconciler: &Reconciler, turn: Option<Turn>) -> Result<Swept,
     }
     Ok(swept)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{api_server, job_of, managed_for, put_policy, rbac, reconciler};
+
+    #[test]
+    fn each_policy_has_its_turn_once_and_each_turn_its_part_of_them() {
+        let first = Turn::default();
+        let turns = [first, first.next(), first.next().next()];
+        assert_eq!(turns[2].next(), first);
+        let jobs = (0..300).map(|it| job_of(&it.to_string()));
+        let mut parts = [0; 3];
+        for job in jobs {
+            let of_it = turns.map(|it| it.is_of(&job));
+            assert_eq!(of_it.iter().filter(|it| **it).count(), 1, "{job:?}");
+            for (part, is_of) in parts.iter_mut().zip(of_it) {
+                *part += usize::from(is_of);
+            }
+        }
+        assert!(parts.iter().all(|it| (60..140).contains(it)), "{parts:?}");
+    }
+
+    #[tokio::test]
+    async fn what_no_policy_owns_is_removed_and_counted_by_policy() {
+        let server = api_server();
+        let uid = put_policy(&server, "p");
+        for (name, uid) in [("a1", "a"), ("a2", "a"), ("b", "b"), ("p", &*uid)] {
+            let rest = json!({"rules": []});
+            server.create(rbac("Role", name, &managed_for(uid), &rest));
+        }
+        let swept = sweep(&reconciler(&server), None).await.unwrap();
+        assert_eq!((swept.removed, swept.left), (2, Vec::new()));
+        let [left] = server.list("roles").try_into().unwrap();
+        assert_eq!(left["metadata"]["name"], "p");
+    }
+}

@@ -7,15 +7,26 @@ use std::{
 };
 
 use connectors_api::{AccessPolicySpec, NamespaceKeys, parse};
+use evaluation_api::{client::EvaluationCallError, v1::Finding};
+use futures::future::BoxFuture;
 use prometheus::Registry;
 use serde_json::{Value, json};
-use service_kit::clock::{Now, whole_seconds};
-use testkit::{ApiServer, Caller};
+use service_kit::{
+    clock::{Now, whole_seconds},
+    controller::Leads,
+};
+use testkit::{
+    ApiServer, CallFault, CallPoint, CallRecord, Caller, EventFault, EventPoint, Faults, What,
+};
 use tokio::time::Instant;
 
 use crate::{
     apply::Applier,
-    cache::World,
+    cache::{Job, World},
+    checks::{
+        facts::{CheckFacts, Validator},
+        rights::RightsChanges,
+    },
     controller,
     events::Events,
     metrics::Metrics,
@@ -38,6 +49,19 @@ pub(crate) fn owner() -> OwnerPolicy {
     OwnerPolicy {
         name: Name::new(OWN, "p"),
         uid: "uid-p".to_owned(),
+    }
+}
+
+/// The job of that policy.
+pub(crate) fn job() -> Job {
+    job_of("uid-p")
+}
+
+/// The job of the policy of that UID.
+pub(crate) fn job_of(uid: &str) -> Job {
+    Job {
+        namespace: OWN.to_owned(),
+        uid: uid.to_owned(),
     }
 }
 
@@ -232,8 +256,93 @@ pub(crate) fn api_server() -> ApiServer {
     server
 }
 
+/// An object of RBAC in the namespace of the policies, with these fields beside its metadata.
+pub(crate) fn rbac(kind: &str, name: &str, labels: &Labels, rest: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+        "metadata": {"name": name, "namespace": OWN, "labels": labels},
+    });
+    let fields = object.as_object_mut().unwrap();
+    fields.extend(rest.as_object().unwrap().clone());
+    object
+}
+
+/// The labels of an object that is managed for the policy of that UID.
+pub(crate) fn managed_for(uid: &str) -> Labels {
+    labels(&[
+        ("app.kubernetes.io/managed-by", "connectors-approval"),
+        ("connectors.alauda.io/accessPolicyUid", uid),
+    ])
+}
+
+/// Makes a policy with which alice may read, and returns its UID.
+pub(crate) fn put_policy(server: &ApiServer, name: &str) -> String {
+    let alice = json!([{"kind": "User", "name": "alice"}]);
+    let policy = server.create(json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+        "metadata": {"name": name, "namespace": OWN}, "spec": reading(&json!({}), &alice),
+    }));
+    policy["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// The calls to a server so far.
+pub(crate) fn calls(server: &ApiServer) -> Vec<CallRecord> {
+    let entries = server.log().into_iter();
+    let calls = entries.filter_map(|it| match it.what {
+        What::Call(call) => Some(call),
+        What::Change(_) | What::Sent(_) | What::Killed(_) => None,
+    });
+    calls.collect()
+}
+
+/// Answers every write with this status, and carries none out.
+pub(crate) struct Refuses(pub(crate) u16);
+
+impl Faults for Refuses {
+    fn on_call(&self, point: &CallPoint) -> CallFault {
+        if point.verb.writes() {
+            CallFault::Refuse {
+                code: self.0,
+                retry_after: None,
+            }
+        } else {
+            CallFault::None
+        }
+    }
+
+    fn on_event(&self, _: &EventPoint) -> EventFault {
+        EventFault::None
+    }
+}
+
+/// Finds nothing in any Rego.
+struct Silent;
+
+impl Validator for Silent {
+    fn findings(&self, _: Vec<u8>) -> BoxFuture<'_, Result<Vec<Finding>, EvaluationCallError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+/// Asks as a client that may do everything.
+pub(crate) fn facts(server: &ApiServer) -> CheckFacts {
+    CheckFacts::new(
+        server.client(&Caller::admin()),
+        controller::CALLS,
+        Arc::new(Silent),
+        OWN.to_owned(),
+        RightsChanges::since(Instant::now()),
+    )
+}
+
 /// A reconciler that leads and may do everything. Neither watches nor workers run beside it.
 pub(crate) fn reconciler(server: &ApiServer) -> Reconciler {
+    reconciler_that(server, true)
+}
+
+/// The same; or one that does not lead.
+pub(crate) fn reconciler_that(server: &ApiServer, leads: bool) -> Reconciler {
+    let leads: Leads = Arc::new(move || leads);
     let (client, clock) = (server.client(&Caller::admin()), server.clone());
     let most_selected = MostSelected(usize::MAX);
     let observer = Observer::new(client.clone(), controller::CALLS, most_selected);
@@ -245,7 +354,7 @@ pub(crate) fn reconciler(server: &ApiServer) -> Reconciler {
             client.clone(),
             controller::CALLS,
             observer.clone(),
-            Arc::new(|| true),
+            Arc::clone(&leads),
             metrics.clone(),
         ),
         observer,
@@ -257,6 +366,6 @@ pub(crate) fn reconciler(server: &ApiServer) -> Reconciler {
             wall: whole_seconds(clock.now()),
             mono: Instant::now(),
         }),
-        leads: Arc::new(|| true),
+        leads,
     }
 }

@@ -418,37 +418,28 @@ impl AskedAccounts {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use testkit::{ApiServer, Caller, Entry, What};
 
     use super::*;
     use crate::{
         checks::suspects::Extent,
-        controller::CALLS,
-        testing::{OWN, api_server},
+        testing::{OWN, api_server, calls, facts},
     };
-
-    struct Silent;
-
-    impl Validator for Silent {
-        fn findings(&self, _: Vec<u8>) -> BoxFuture<'_, Result<Vec<Finding>, EvaluationError>> {
-            Box::pin(async { Ok(Vec::new()) })
-        }
-    }
-
-    fn facts(server: &ApiServer) -> CheckFacts {
-        CheckFacts::new(
-            server.client(&Caller::admin()),
-            CALLS,
-            Arc::new(Silent),
-            OWN.to_owned(),
-            RightsChanges::since(Instant::now()),
-        )
-    }
 
     fn signoffs() -> Resource {
         Resource {
             group: "example.com".to_owned(),
             plural: "signoffs".to_owned(),
+        }
+    }
+
+    /// Whether one of many accounts has a right.
+    fn question(account: u32) -> RightQuestion {
+        RightQuestion {
+            who: AskedAccounts::Account("devops".to_owned(), account.to_string()),
+            namespace: None,
+            verb: "create",
+            resource: signoffs(),
+            subresource: "",
         }
     }
 
@@ -462,28 +453,49 @@ mod tests {
                 "rules": [{"apiGroups": ["example.com"], "resources": ["signoffs"], "verbs": ["create"]}],
             }));
             let named = |number: usize| format!("a{number}");
-            let subjects = (0..holders).map(
-                |number| json!({"kind": "ServiceAccount", "namespace": "devops", "name": named(number)}),
+            // Each has the right in its own namespace.
+            let bind = |namespace: &str, names: &[String]| {
+                let account = |name: &String| json!({"kind": "ServiceAccount", "namespace": namespace, "name": name});
+                server.create(json!({
+                    "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding",
+                    "metadata": {"name": "forger", "namespace": namespace},
+                    "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "forger"},
+                    "subjects": names.iter().map(account).collect::<Vec<_>>(),
+                }));
+            };
+            server.create(
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "devops"}}),
             );
-            server.create(json!({
-                "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "forger"},
-                "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "forger"},
-                "subjects": subjects.collect::<Vec<_>>(),
-            }));
-            let (facts, resource) = (facts(&server), signoffs());
-            let accounts = (0..2 * MOST_NAMED + 2).map(named).collect();
+            let accounts: Vec<_> = (0..2 * MOST_NAMED + 2).map(named).collect();
+            bind("devops", &accounts[..holders]);
+            bind(OWN, &accounts[..1]);
             let suspects = Suspects {
                 everywhere: false,
-                places: [("devops".to_owned(), accounts)].into(),
+                places: [("devops", accounts.clone()), (OWN, accounts)]
+                    .map(|(place, it)| (place.to_owned(), it))
+                    .into(),
                 extent: Extent::default(),
             };
-            let found = facts.holders(FORGING, &resource, &suspects).await;
+            let found = facts(&server)
+                .holders(FORGING, &signoffs(), &suspects)
+                .await;
             let found = found.ok().unwrap();
-            assert_eq!(found.first.len(), holders.min(MOST_NAMED + 1));
-            for (number, said) in found.first.iter().enumerate() {
-                let account = format!("system:serviceaccount:devops:a{number} may create");
-                assert!(said.starts_with(&account), "{said}");
+            let of_first = holders.min(MOST_NAMED + 1);
+            let mut expected: Vec<_> = (0..of_first).map(|it| ("devops", it)).collect();
+            let has_more = of_first > MOST_NAMED;
+            if !has_more {
+                expected.push((OWN, 0));
             }
+            let said = |(place, number)| {
+                format!(
+                    "system:serviceaccount:{place}:a{number} may create signoffs.example.com in namespace {place}"
+                )
+            };
+            let expected = Holders {
+                first: expected.into_iter().map(said).collect(),
+                may_be_more: has_more,
+            };
+            assert_eq!(found, expected);
         }
     }
 
@@ -493,8 +505,8 @@ mod tests {
         let server = api_server();
         let facts = facts(&server);
         let resource = signoffs();
-        let is_review = |it: &Entry| matches!(&it.what, What::Call(it) if it.point.resource == "subjectaccessreviews");
-        let reviews = || server.log().iter().filter(|it| is_review(it)).count();
+        // Nothing but reviews is asked for.
+        let reviews = || calls(&server).len();
         let (start, mut known, mut asked) = (Instant::now(), 0, Instant::now());
         while start.elapsed() < Duration::from_mins(10) {
             let who = AskedAccounts::Account("devops".to_owned(), "builder".to_owned());
@@ -513,19 +525,36 @@ mod tests {
     fn answers_that_are_too_old_to_be_said_again_are_forgotten() {
         let (mut answers, start) = (HashMap::new(), Instant::now());
         for number in 0..50_000_u32 {
-            let question = RightQuestion {
-                who: AskedAccounts::Account("devops".to_owned(), number.to_string()),
-                namespace: None,
-                verb: "create",
-                resource: Resource {
-                    group: String::new(),
-                    plural: "configmaps".to_owned(),
-                },
-                subresource: "",
-            };
             // A hundred are fresh at any time.
-            keep(&mut answers, question, true, start + number * (FRESH / 100));
+            let at = start + number * (FRESH / 100);
+            keep(&mut answers, question(number), true, at);
             assert!(answers.len() <= 1000, "{} answers", answers.len());
+        }
+    }
+
+    /// All answers are looked at for that.
+    #[test]
+    fn answers_are_forgotten_only_when_there_is_no_room_for_another() {
+        let (mut answers, start) = (HashMap::new(), Instant::now());
+        keep(&mut answers, question(0), true, start);
+        let room = u32::try_from(answers.capacity()).unwrap();
+        for number in 1..room {
+            keep(&mut answers, question(number), true, start + FRESH);
+        }
+        assert!(answers.contains_key(&question(0)), "it was in nobody's way");
+        keep(&mut answers, question(room), true, start + FRESH);
+        assert!(!answers.contains_key(&question(0)), "it is a minute old");
+        assert!((1..=room).all(|it| answers.contains_key(&question(it))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_of_the_moment_in_which_rights_changed_is_not_used() {
+        let facts = facts(&api_server());
+        let changed = facts.rights.last(None);
+        for (after, answer) in [(0, None), (1, Some(true))] {
+            let asked = changed + Duration::from_millis(after);
+            facts.remember(question(0), true, asked);
+            assert_eq!(facts.answered(&question(0)), answer, "{after} ms");
         }
     }
 }

@@ -347,6 +347,47 @@ fn in_turns<T>(due: impl Iterator<Item = (String, T)>, last: &str) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        reconcile::Reconciler,
+        testing::{OWN, api_server, facts, job, reconciler},
+    };
+
+    #[tokio::test]
+    async fn an_error_in_the_text_of_checks_is_told_with_its_place() {
+        let server = api_server();
+        let Reconciler {
+            world,
+            queue,
+            inspections,
+            leads,
+            ..
+        } = reconciler(&server);
+        let inspector = Inspector {
+            world,
+            queue,
+            inspections,
+            facts: facts(&server),
+            leads,
+            rights: RightsChanges::since(Instant::now()),
+        };
+        let check = serde_json::json!({
+            "name": "c",
+            "selector": {"labels": {"a": "b"}, "objectRef": {"apiVersion": "v1", "kind": "ConfigMap"}},
+        });
+        let policy = serde_json::json!({
+            "metadata": {"name": "p", "namespace": OWN},
+            "spec": {"connector": {}, "checkGrantedPermission": {"spec": {
+                "checks": [check], "permissions": {"roleTemplate": {"rules": []}},
+            }}},
+        });
+        let policy: AccessPolicy = serde_json::from_value(policy).unwrap();
+        let job = job();
+        let found = inspector.inspect(&job, &policy, DefaultRequesters::Namespace);
+        let ChecksVerdict { reason, message } = found.await.verdict;
+        assert_eq!(reason, ChecksValid::ChecksInvalid, "{message}");
+        let at = "spec.checkGrantedPermission.spec.permissions.roleTemplate.rules: has 0 entries";
+        assert!(message.starts_with(at), "{message}");
+    }
 
     /// A proof counts only the approvers' own input, so only rights on a status could forge it.
     #[test]

@@ -17,6 +17,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
+    MOST_BYTES,
     split::{ListPart, split},
     wanted::{RbacSubject, StandingPermission, WantedPermissions, WantedRule},
 };
@@ -72,7 +73,7 @@ fn split_connectors<'a>(
 
 /// With the comma.
 fn bytes(value: &impl Serialize) -> usize {
-    serde_json::to_string(value).map_or(usize::MAX / 1024, |text| text.len() + 1)
+    serde_json::to_string(value).map_or(MOST_BYTES, |text| text.len() + 1)
 }
 
 /// From the policy's UID, so that a policy of the same name later on has objects of its own.

@@ -1,5 +1,7 @@
 //! Random worlds and edits, against a function that is slow and obviously right.
 
+mod known;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

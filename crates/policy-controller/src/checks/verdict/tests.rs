@@ -131,6 +131,14 @@ fn everything_that_can_be_found_has_its_word_and_says_what_helps() {
         ),
         (
             CheckFindings {
+                intruders: holders(&["a", "b", "c"], false),
+                ..with(readable(&[], true))
+            },
+            ChecksValid::ChecksValid,
+            "hint: a; b; c: it can",
+        ),
+        (
+            CheckFindings {
                 answers: AdmissionRule::Missing,
                 intruders: holders(&["x may enter"], false),
                 ..with(readable(&[], true))

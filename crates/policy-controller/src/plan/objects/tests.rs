@@ -157,6 +157,43 @@ fn many_connectors_are_split_too_and_each_part_is_bound_to_everybody() {
 }
 
 #[test]
+fn a_list_of_connectors_is_split_above_its_limit_counting_each_rule() {
+    let names: BTreeSet<String> = ["aa", "bb"].map(str::to_owned).into();
+    let rule = WantedRule {
+        resources: Vec::new(),
+        verbs: Vec::new(),
+    };
+    let rules = [rule.clone(), rule];
+    // Each rule has both names, each with two quotes and a comma.
+    let size = 2 * (5 + 5);
+    for (most, parts) in [(size, 1), (size - 1, 2)] {
+        assert_eq!(split_connectors(&names, &rules, most).len(), parts);
+    }
+}
+
+#[test]
+fn the_owner_of_an_object_is_the_policy_of_our_group() {
+    let owner = |api_version: &str, kind: &str| OwnerReference {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        name: format!("{kind} of {api_version}"),
+        ..OwnerReference::default()
+    };
+    let ours = owner(names::API_VERSION, "AccessPolicy");
+    let mut object = ObjectMeta {
+        owner_references: Some(vec![
+            owner(names::API_VERSION, "AccessRequest"),
+            owner("example.com/v1", "AccessPolicy"),
+            ours.clone(),
+        ]),
+        ..ObjectMeta::default()
+    };
+    assert_eq!(owner_in(&object), Some(&ours));
+    object.owner_references.as_mut().unwrap().pop();
+    assert_eq!(owner_in(&object), None);
+}
+
+#[test]
 fn a_fingerprint_tells_what_is_ours_to_say_and_nothing_else() {
     let pairs = of_accounts(&accounts(2), MOST_BYTES);
     let RolePair { role, binding } = &pairs["policy-uid-p"];

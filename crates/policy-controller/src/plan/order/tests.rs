@@ -239,6 +239,68 @@ fn a_split_with_other_rules_takes_back_first() {
 }
 
 #[test]
+fn roles_that_lose_something_are_written_before_those_that_gain() {
+    let wanted = world_in_parts(&["a", "b"], &["u"], &["read"], 1);
+    let names: Vec<_> = wanted.keys().collect();
+    for (loses, gains) in [(0, 1), (1, 0)] {
+        let mut there = cluster(&wanted);
+        let mut damage = |at: usize, damage: fn(&mut Vec<String>)| {
+            let role = there.roles.get_mut(names[at]).unwrap();
+            damage(&mut role.object.as_mut().unwrap().rules.as_mut().unwrap()[0].verbs);
+        };
+        damage(loses, |verbs| verbs.push("*".to_owned()));
+        damage(gains, Vec::clear);
+        let steps = go(there, &wanted);
+        let written: Vec<_> = steps.iter().map(|it| it.write.name()).collect();
+        assert_eq!(written, [names[loses], names[gains]]);
+    }
+}
+
+#[test]
+fn an_emptied_object_says_its_identity_and_nothing_else() {
+    let (_, pair) = world(&["a"], &["u"], &["read"]).pop_first().unwrap();
+    let mut there = pair.clone();
+    for metadata in [&mut there.role.metadata, &mut there.binding.metadata] {
+        metadata.uid = Some("uid".to_owned());
+        metadata.resource_version = Some("7".to_owned());
+        metadata.finalizers = Some(vec!["example.com/keep".to_owned()]);
+    }
+    let role = Role {
+        rules: Some(Vec::new()),
+        ..pair.role
+    };
+    let binding = RoleBinding {
+        subjects: Some(Vec::new()),
+        ..pair.binding
+    };
+    assert_eq!(empty_role(&there.role), role);
+    assert_eq!(empty_binding(&there.binding), binding);
+}
+
+#[test]
+fn a_rule_is_within_one_that_has_all_of_its_groups_resources_and_verbs() {
+    let rule = |field: &str, value: serde_json::Value| -> PolicyRule {
+        let mut rule = json!({"apiGroups": ["g"], "resources": ["r"], "verbs": ["get", "list"]});
+        rule[field] = value;
+        serde_json::from_value(rule).unwrap()
+    };
+    let wide = rule("verbs", json!(["get", "list"]));
+    for (field, value, is_within) in [
+        ("verbs", json!(["list"]), true),
+        ("verbs", json!(["list", "watch"]), false),
+        ("apiGroups", json!(["g", "h"]), false),
+        ("resources", json!(["r", "s"]), false),
+        ("nonResourceURLs", json!(["/metrics"]), false),
+    ] {
+        assert_eq!(
+            does(&wide, &rule(field, value.clone())),
+            is_within,
+            "{field}: {value}"
+        );
+    }
+}
+
+#[test]
 fn a_rule_about_all_connectors_is_within_none_that_names_some() {
     let rule = |names: serde_json::Value| -> PolicyRule {
         serde_json::from_value(json!({

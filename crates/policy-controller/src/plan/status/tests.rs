@@ -217,6 +217,16 @@ fn the_same_status_is_not_written_again_and_a_time_tells_the_last_change() {
         [true, false, false, true],
         "PermissionSynced was True and is"
     );
+    let latest: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
+    let third = known(&policy, &some)
+        .status(Some(3), Some(&second), latest)
+        .unwrap();
+    let times = third.conditions.iter().map(|it| it.last_transition_time);
+    let first: Timestamp = NOW.parse().unwrap();
+    assert!(
+        times.eq([latest, first, first, latest]),
+        "other conditions that were True have times of their own"
+    );
 }
 
 #[test]

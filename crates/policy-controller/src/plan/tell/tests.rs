@@ -78,6 +78,60 @@ fn who_got_what_is_told_and_who_lost_what() {
 }
 
 #[test]
+fn who_is_in_objects_that_give_nothing_loses_nothing() {
+    let (before, after) = (
+        wants(&["b"], &["v"], "write"),
+        wants(&["a"], &["u"], "read"),
+    );
+    let nobody = |it: &mut Managed| {
+        let binding = it.bindings.values_mut().next().unwrap();
+        binding.object.as_mut().unwrap().subjects = None;
+    };
+    let edit_rules = |it: &mut Managed, edit: fn(&mut Vec<PolicyRule>)| {
+        let role = it.roles.values_mut().next().unwrap();
+        edit(role.object.as_mut().unwrap().rules.as_mut().unwrap());
+    };
+    let no_connector = |it: &mut Managed| edit_rules(it, |rules| rules[0].resource_names = None);
+    let no_rule = |it: &mut Managed| edit_rules(it, Vec::clear);
+    let edits: [&dyn Fn(&mut Managed); 3] = [&nobody, &no_connector, &no_rule];
+    for edit in edits {
+        let mut there = there(&before);
+        edit(&mut there);
+        assert_eq!(
+            told_of(&there, &after, false),
+            ["PermissionGranted: User u may now use read on connectors/apis of connectors a"]
+        );
+    }
+}
+
+#[test]
+fn the_deletion_of_a_policy_is_told_where_it_was_in_force_for_somebody() {
+    let status = |holders: Option<i32>, synced: PermissionSynced| {
+        let known = Summary {
+            synced,
+            ..Summary::of(&wants(&["a", "b"], &["u"], "read"), Checks::None)
+        };
+        let now = "2026-03-01T10:00:00Z".parse().unwrap();
+        AccessPolicyStatus {
+            granted_subjects: holders,
+            ..known.status(Some(1), None, now).unwrap()
+        }
+    };
+    let granted = PermissionSynced::PermissionGranted;
+    for silent in [
+        status(Some(0), granted),
+        status(None, granted),
+        status(Some(2), PermissionSynced::SubjectsInvalid),
+    ] {
+        assert_eq!(of_deletion(&silent), None);
+    }
+    let told = of_deletion(&status(Some(1), granted)).unwrap();
+    assert_eq!(told.event, Event::PermissionRevoked);
+    let note = "the policy was deleted: its 1 subjects may no longer use connectors a, b by it";
+    assert_eq!(told.note, note);
+}
+
+#[test]
 fn of_many_names_the_first_are_told() {
     let users: Vec<String> = (10..30).map(|it| format!("u{it}")).collect();
     let users: Vec<&str> = users.iter().map(String::as_str).collect();
