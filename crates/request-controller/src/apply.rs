@@ -7,6 +7,8 @@
 
 mod gate;
 mod removal;
+#[cfg(test)]
+mod tests;
 mod writes;
 
 use connectors_api::{AccessRequest, access_request::AccessRequestStatus};

@@ -229,6 +229,60 @@ mod tests {
     }
 
     #[test]
+    fn a_text_is_not_parsed_from_one_byte_above_its_own_limit() {
+        let notes = |bytes: usize| {
+            let notes = json!([{"manager": "m".repeat(bytes)}]);
+            json!({"metadata": {"managedFields": notes}}).to_string()
+        };
+        for (length, is_parsed) in [(LONGEST, true), (LONGEST + 1, false)] {
+            let json = notes(length - notes(0).len());
+            assert_eq!(json.len(), length);
+            let read: CheckObject = AsText::parse(&json).unwrap();
+            assert_eq!(read.text().is_some(), is_parsed, "{length}");
+        }
+    }
+
+    /// The version is that at which the watch of the object goes on.
+    #[test]
+    fn an_object_keeps_the_metadata_that_select_and_identify_it_and_no_other() {
+        let mut metadata = json!({
+            "name": "a", "namespace": "apps", "uid": "u", "resourceVersion": "7", "labels": {"run": "r"},
+            "deletionTimestamp": "2026-03-01T10:00:00Z",
+        });
+        let kept: ObjectMeta = serde_json::from_value(metadata.clone()).unwrap();
+        metadata["annotations"] = json!({"x": "y"});
+        metadata["finalizers"] = json!(["f"]);
+        let mut read = parsed(&json!({"metadata": metadata}));
+        assert_eq!(*read.meta(), kept);
+        read.meta_mut().uid = Some("v".to_owned());
+        assert_eq!(read.uid(), Some("v"));
+    }
+
+    #[test]
+    fn an_object_is_of_the_resource_as_which_it_is_read() {
+        let of = ApiResource::erase::<ConfigMap>(&());
+        let words = [
+            CheckObject::kind(&of),
+            CheckObject::group(&of),
+            CheckObject::version(&of),
+            CheckObject::plural(&of),
+        ];
+        assert_eq!(words, ["ConfigMap", "", "v1", "configmaps"]);
+    }
+
+    #[test]
+    fn the_weight_of_an_object_is_that_of_its_labels_names_and_text() {
+        let read = parsed(&json!({"metadata": {
+            "name": "a", "namespace": "bb", "uid": "ccc", "labels": {"run": "r1", "team": "x"},
+        }}));
+        let labels = "run".len() + "r1".len() + 64 + "team".len() + "x".len() + 64;
+        let names = ["a", "bb", "ccc"].concat().len();
+        let text = read.text().unwrap().len();
+        assert_eq!(read.weight(), labels + names + text + 512);
+        assert_eq!(read.without_text().weight(), labels + names + 512);
+    }
+
+    #[test]
     fn what_is_no_object_says_so() {
         for text in [
             "[]",

@@ -1,5 +1,8 @@
 //! The controller itself, without the parts of the process: arguments, ports and signals.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     sync::{Arc, Mutex},
     time::Duration,

@@ -253,17 +253,57 @@ pub(crate) async fn find(client: &Client, wanted: &ObjectKind) -> Option<FoundKi
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::{convert::Infallible, sync::Mutex};
 
     use connectors_api::{AccessPolicy, check_selector::CompiledPolicy};
     use http::{Request, Response, StatusCode};
     use kube::client::Body;
     use prometheus::Registry;
     use serde_json::{Value, json};
-    use service_kit::shutdown::Tasks;
+    use service_kit::{shutdown::Tasks, watches::Parse as _};
 
     use super::*;
-    use crate::{api::Name, cache::PolicyCached};
+    use crate::{
+        api::Name,
+        cache::{KindObject, PolicyCached},
+        testing::{ApiServer, Cluster},
+    };
+
+    const CONFIG_MAPS: (&str, &str, &str) = ("v1", "ConfigMap", "None");
+
+    fn kind(api_version: &str, kind: &str) -> ObjectKind {
+        ObjectKind {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+        }
+    }
+
+    /// A client of an API server that never answers.
+    fn silent() -> Client {
+        let silent = tower::service_fn(|_: Request<Body>| {
+            std::future::pending::<Result<Response<Body>, Infallible>>()
+        });
+        Client::new(silent, "tools")
+    }
+
+    /// Follows the wanted kinds, as long as the tasks are there.
+    fn following(client: Client, sink: Sink, later: Later) -> (Arc<World>, Tasks) {
+        let (world, tasks) = (Arc::new(World::default()), Tasks::new());
+        tokio::spawn(follow(
+            client,
+            Arc::clone(&world),
+            (sink, later),
+            WatchMetrics::register(&Registry::new()).unwrap(),
+            tasks.stop(),
+        ));
+        (world, tasks)
+    }
+
+    /// A policy of that name has these checks.
+    fn decide(world: &World, name: &str, checks: &[(&str, &str, &str)]) {
+        let name = Name::new("tools", name);
+        let _ = world.write().policy(&name, Some(policy(checks)));
+    }
 
     /// A policy of each check, given as its kind and its provenance.
     fn policy(checks: &[(&str, &str, &str)]) -> PolicyCached {
@@ -290,19 +330,7 @@ mod tests {
     /// A cache of a few objects must not pass for one of all.
     #[tokio::test(start_paused = true)]
     async fn a_kind_that_a_check_selects_later_is_watched_anew_once_an_hour() {
-        let silent = tower::service_fn(|_: Request<Body>| {
-            std::future::pending::<Result<Response<Body>, Infallible>>()
-        });
-        let world = Arc::new(World::default());
-        let tasks = Tasks::new();
-        let sinks: (Sink, Later) = (Arc::new(|_| {}), Arc::new(|_| {}));
-        tokio::spawn(follow(
-            Client::new(silent, "tools"),
-            Arc::clone(&world),
-            sinks,
-            WatchMetrics::register(&Registry::new()).unwrap(),
-            tasks.stop(),
-        ));
+        let (world, _tasks) = following(silent(), Arc::new(|_| {}), Arc::new(|_| {}));
         let approvals = ("openshift-pipelines.org/v1alpha1", "ApprovalTask", "Auto");
         let task_runs = ("tekton.dev/v1", "TaskRun", "None");
         for (checks, keeps) in [
@@ -311,9 +339,7 @@ mod tests {
             (vec![approvals], true),
             (vec![approvals, task_runs], true),
         ] {
-            let _ = world
-                .write()
-                .policy(&Name::new("tools", "p"), Some(policy(&checks)));
+            decide(&world, "p", &checks);
             sleep(2 * NOTICE).await;
             let state = world.read();
             let kinds = state.kinds.iter().filter(|(it, _)| it.kind == "TaskRun");
@@ -321,13 +347,126 @@ mod tests {
             assert_eq!(kept, [keeps]);
         }
         sleep(NARROW).await;
-        let _ = world
-            .write()
-            .policy(&Name::new("tools", "p"), Some(policy(&[approvals])));
+        decide(&world, "p", &[approvals]);
         sleep(2 * NOTICE).await;
         let state = world.read();
         let mut kinds = state.kinds.iter().filter(|(it, _)| it.kind == "TaskRun");
         assert!(kinds.all(|(_, it)| !it.keeps("apps")));
+    }
+
+    /// However often policies change, and however long it has been watched.
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_is_wanted_as_before_keeps_its_objects() {
+        let (world, _tasks) = following(silent(), Arc::new(|_| {}), Arc::new(|_| {}));
+        decide(&world, "p", &[CONFIG_MAPS]);
+        sleep(2 * NOTICE).await;
+        let (kind, name) = (kind("v1", "ConfigMap"), Name::new("apps", "a"));
+        let object = AsText::parse(r#"{"metadata": {}}"#).unwrap();
+        let _ = world.write().object(&kind, &name, Some(Ok(object)));
+        for (other, pause) in [("q", Duration::ZERO), ("r", NARROW)] {
+            sleep(pause).await;
+            decide(&world, other, &[CONFIG_MAPS]);
+            sleep(2 * NOTICE).await;
+            let state = world.read();
+            let known = state.kinds[&kind].get(&name);
+            assert!(matches!(known, Some(KindObject::There(_))), "{other}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_can_be_read_is_watched_and_its_objects_wake_who_may_find_them() {
+        let cluster = Cluster::new();
+        cluster.approval("approved");
+        let jobs = Arc::new(Mutex::new((Wakes::new(), Vec::new())));
+        let (now, later) = (Arc::clone(&jobs), Arc::clone(&jobs));
+        let (world, _tasks) = following(
+            cluster.server.client(),
+            Arc::new(move |wakes| now.lock().unwrap().0.extend(wakes)),
+            Arc::new(move |jobs| later.lock().unwrap().1.extend(jobs)),
+        );
+        let status = json!({"phase": "Granted", "policies": [
+            {"policy": {}, "grant": {"state": "Granted"}}, {"policy": {}},
+        ]});
+        for (name, status) in [("waiting", Value::Null), ("granted", status)] {
+            let mut request = cluster.server.named("accessrequests", "request").unwrap();
+            request["metadata"]["name"] = name.into();
+            request["metadata"]["uid"] = name.into();
+            request["status"] = status;
+            let request = serde_json::from_value(request).unwrap();
+            let name = Name::new("tools", name);
+            let _ = world.write().request(&name, Ok(Arc::new(request)));
+        }
+        decide(&world, "p", &[CONFIG_MAPS]);
+        sleep(2 * NOTICE).await;
+        {
+            let state = world.read();
+            let cache = &state.kinds[&kind("v1", "ConfigMap")];
+            assert!(matches!(cache.state, KindState::Watching(_)));
+            let found = cache.get(&Name::new("apps", "approval-1"));
+            let Some(KindObject::There(found)) = found else {
+                panic!("{found:?}");
+            };
+            assert_eq!(found.value().unwrap()["kind"], "ConfigMap");
+        }
+        let (now, later) = jobs.lock().unwrap().clone();
+        let job = |name: &str| Job::Request(Name::new("tools", name));
+        assert!(now.iter().any(|(it, _)| *it == job("waiting")), "{now:?}");
+        assert_eq!(later, [job("granted")]);
+    }
+
+    /// Kinds come with an installation, and nobody tells of it.
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_is_missing_is_looked_for_about_every_five_seconds() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let times = Arc::clone(&asked);
+        let without = tower::service_fn(move |_: Request<Body>| {
+            times.lock().unwrap().push(Instant::now());
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            async move { Ok::<_, Infallible>(response) }
+        });
+        let client = Client::new(without, "tools");
+        let (world, _tasks) = following(client, Arc::new(|_| {}), Arc::new(|_| {}));
+        decide(&world, "p", &[CONFIG_MAPS]);
+        sleep(60 * RETRY).await;
+        let state = world.read().kinds[&kind("v1", "ConfigMap")].state.clone();
+        assert_eq!(state, KindState::Missing);
+        let asked = asked.lock().unwrap();
+        assert!(asked.len() >= 48, "{}", asked.len());
+        for times in asked.windows(2) {
+            let pause = (times[1] - times[0]).as_secs_f64();
+            assert!((3.99..=6.01).contains(&pause), "{pause}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_kind_is_forbidden_or_missing_only_if_the_api_server_says_so() {
+        let kind = kind("v1", "ConfigMap");
+        for (answer, expected) in [
+            (None, "readable"),
+            (Some(StatusCode::FORBIDDEN), "forbidden"),
+            (Some(StatusCode::NOT_FOUND), "missing"),
+            (Some(StatusCode::UNAUTHORIZED), "no answer"),
+            (Some(StatusCode::INTERNAL_SERVER_ERROR), "no answer"),
+        ] {
+            let server = ApiServer::new();
+            if let Some(answer) = answer {
+                server.refuse("GET configmaps", answer);
+            }
+            let said = match find(&server.client(), &kind).await {
+                Some(FoundKind::Readable(resource)) if resource.plural == "configmaps" => {
+                    "readable"
+                }
+                Some(FoundKind::Not(KindState::Forbidden { plural, group })) => {
+                    assert_eq!((plural.as_str(), group.as_str()), ("configmaps", ""));
+                    "forbidden"
+                }
+                Some(FoundKind::Not(KindState::Missing)) => "missing",
+                Some(FoundKind::Readable(_) | FoundKind::Not(_)) => "something else",
+                None => "no answer",
+            };
+            assert_eq!(said, expected, "{answer:?}");
+        }
     }
 
     #[tokio::test]
@@ -338,10 +477,6 @@ mod tests {
             Ok::<_, Infallible>(response)
         });
         let client = Client::new(asked, "tools");
-        let kind = |api_version: &str, kind: &str| ObjectKind {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-        };
         let pods = find(&client, &kind("v1", "Pod")).await;
         assert!(matches!(pods, Some(FoundKind::Not(KindState::Refused))));
         // For an allowed kind the API server is asked, and here it does not answer.

@@ -94,3 +94,48 @@ fn reference(request: &AccessRequest, about: &EventObject) -> ObjectReference {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn an_event_names_the_request_the_pod_or_the_policy_that_it_is_about() {
+        let request = json!({
+            "metadata": {"name": "r", "namespace": "tools", "uid": "r-uid", "resourceVersion": "7"},
+            "spec": {
+                "subject": {"kind": "ServiceAccount", "name": "builder"},
+                "connectorRef": {"name": "harbor"},
+                "context": {"objectRef": {
+                    "apiVersion": "v1", "kind": "Pod", "namespace": "apps", "name": "p", "uid": "p-uid",
+                }},
+            },
+        });
+        let request: AccessRequest = serde_json::from_value(request).unwrap();
+        let policy = EventObject::Policy {
+            name: "q".to_owned(),
+            uid: "q-uid".to_owned(),
+        };
+        let ours = "connectors.alauda.io/v1alpha1";
+        let object = |api_version: &str, kind: &str, namespace: &str, name: &str| {
+            json!({
+                "apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name,
+                "uid": format!("{name}-uid"),
+            })
+        };
+        for (about, expected) in [
+            (
+                EventObject::Request,
+                object(ours, "AccessRequest", "tools", "r"),
+            ),
+            (EventObject::Pod, object("v1", "Pod", "apps", "p")),
+            (policy, object(ours, "AccessPolicy", "tools", "q")),
+        ] {
+            let mut found: Value = serde_json::to_value(reference(&request, &about)).unwrap();
+            found.as_object_mut().unwrap().remove("resourceVersion");
+            assert_eq!(found, expected);
+        }
+    }
+}

@@ -176,13 +176,10 @@ struct Rest {
 
 impl Rest {
     fn of(answer: &PolicyAnswer) -> Self {
-        let counts = |match_: Match| {
-            let checks = answer.checks.iter().filter(move |it| it.match_ == match_);
-            checks.map(passed).filter(|count| *count > 0)
-        };
+        let checks = |match_: Match| answer.checks.iter().filter(move |it| it.match_ == match_);
         Self {
-            must: counts(Match::All).sum(),
-            any: counts(Match::Any).count(),
+            must: checks(Match::All).map(passed).sum(),
+            any: checks(Match::Any).count(),
         }
     }
 

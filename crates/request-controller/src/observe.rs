@@ -14,6 +14,8 @@ mod question_turns;
 mod remembered;
 mod sources;
 mod standing;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use objects::LOOK;
 pub(crate) use pod_facts::{gated_since, pod_facts};
@@ -164,12 +166,6 @@ impl Observer {
         self.answers.forget(&Name::of(request));
         let (_, uid) = pod_and_uid(request);
         self.pods.forget(uid);
-    }
-
-    /// The bytes of remembered pods and of remembered answers.
-    #[must_use]
-    pub fn remembered(&self) -> [usize; 2] {
-        [self.pods.bytes(), self.answers.bytes()]
     }
 
     /// Observes from the caches. None if the request does not exist.
@@ -423,11 +419,8 @@ impl Observer {
     ) -> Result<Vec<FrozenSeen>, ObserveError> {
         let mut frozen = Vec::new();
         let status = seen.request.status.clone().unwrap_or_default();
-        let entries = status.policies.iter();
-        for entry in entries {
-            let Some(grant) = &entry.grant else { continue };
-            let is_open = grant.state != GrantState::Ended && status.was_in_force(entry);
-            let Some((_, uid)) = grant::identity(entry).filter(|_| is_open) else {
+        for entry in status.held() {
+            let Some((_, uid)) = grant::identity(entry) else {
                 continue;
             };
             yield_now().await;

@@ -434,6 +434,7 @@ fn links(
 #[cfg(test)]
 mod tests {
     use connectors_api::lineage::TEKTON;
+    use serde_json::json;
 
     use super::*;
 
@@ -456,6 +457,122 @@ mod tests {
             (ProofNeeded::No, &[], true),
         ] {
             assert_eq!(has_proof(proof, links), expected, "{proof:?} {links:?}");
+        }
+    }
+
+    #[test]
+    fn of_an_object_everything_is_taken_over_and_what_is_empty_was_not_said() {
+        let said = |group: &str, message: &str| v1::Approval {
+            user: "bob".to_owned(),
+            group: group.to_owned(),
+            message: message.to_owned(),
+        };
+        let of = |group: Option<&str>, message: Option<&str>| Approval {
+            user: "bob".to_owned(),
+            group: group.map(str::to_owned),
+            message: message.map(str::to_owned),
+        };
+        let named = |said: &str| LineageObject {
+            name: "run".to_owned(),
+            uid: said.to_owned(),
+            ..LineageObject::default()
+        };
+        let seen = object(&ObjectResult {
+            name: "a".to_owned(),
+            uid: "u".to_owned(),
+            verdict: v1::CheckVerdict::Passed.into(),
+            state: "approved".to_owned(),
+            approved_by: vec!["bob".to_owned()],
+            approvals: vec![said("g", ""), said("", "m")],
+            lineage: vec![named("r"), named("")],
+            ..ObjectResult::default()
+        });
+        let run = |uid: Option<&str>| ObservedObject {
+            name: "run".to_owned(),
+            uid: uid.map(str::to_owned),
+            ..ObservedObject::default()
+        };
+        let expected = ObjectSeen {
+            object: ObservedObject {
+                name: "a".to_owned(),
+                uid: Some("u".to_owned()),
+                ..ObservedObject::default()
+            },
+            verdict: AccessCheckReady::AccessCheckPassed,
+            state: "approved".to_owned(),
+            reason: String::new(),
+            message: String::new(),
+            approved_by: vec!["bob".to_owned()],
+            approvals: vec![of(Some("g"), None), of(None, Some("m"))],
+            lineage: vec![run(Some("r")), run(None)],
+            run_creator: None,
+        };
+        assert_eq!(seen, expected);
+    }
+
+    /// One approval and its proof suffice, as long as both are there.
+    #[test]
+    fn a_check_of_which_any_object_suffices_lapses_with_the_last_approval_or_with_the_last_proof() {
+        let check: Check = serde_json::from_value(json!({
+            "name": "approval", "match": "Any", "latch": "WhileHolds", "selector": {
+                "labels": {"a": "b"},
+                "objectRef": {"apiVersion": "openshift-pipelines.org/v1alpha1", "kind": "ApprovalTask"},
+            },
+        }))
+        .unwrap();
+        let named = |kind: &str, name: &str| ObservedObject {
+            kind: kind.to_owned(),
+            uid: Some(name.to_owned()),
+            ..ObservedObject::default()
+        };
+        let refs = ["a", "b"].map(|name| CheckRef {
+            name: "approval".to_owned(),
+            ref_: Some(named("ApprovalTask", name)),
+            lineage: vec![
+                named("PipelineRun", "run"),
+                named("TaskRun", "deploy"),
+                named("CustomRun", &format!("wait-{name}")),
+            ],
+            status: None,
+        });
+        let said = EvaluateChecksResponse {
+            checks: vec![v1::CheckResult {
+                check: "approval".to_owned(),
+                verdict: v1::CheckVerdict::Passed.into(),
+                ..v1::CheckResult::default()
+            }],
+            ..EvaluateChecksResponse::default()
+        };
+        let lapsed = |why: &str| EvidenceState::Lapsed {
+            verdict: AccessCheckReady::AccessCheckPending,
+            check: Some("approval".to_owned()),
+            message: why.to_owned(),
+        };
+        let proofs = "between pod and every approval an object was deleted";
+        let all = ["a", "b", "run", "deploy", "wait-a", "wait-b"];
+        for (gone, expected) in [
+            (&[][..], EvidenceState::Holds),
+            (&["a"], EvidenceState::Holds),
+            (&["wait-a"], EvidenceState::Holds),
+            (
+                &["a", "b"],
+                lapsed("every object that approved was deleted"),
+            ),
+            (&["wait-a", "wait-b"], lapsed(proofs)),
+            (&["a", "wait-b"], lapsed(proofs)),
+            (&["run"], lapsed(proofs)),
+        ] {
+            let looked = all.map(|it| {
+                let is_gone = gone.contains(&it);
+                let look = if is_gone {
+                    EvidenceLook::Gone
+                } else {
+                    EvidenceLook::There
+                };
+                (it.to_owned(), look)
+            });
+            let held = one(&check, &refs, &looked.into(), Some(&said));
+            assert_eq!(held, expected, "{gone:?}");
         }
     }
 

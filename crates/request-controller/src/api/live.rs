@@ -332,8 +332,17 @@ mod tests {
         pauses: Backoff::new(Duration::ZERO, Duration::ZERO),
     };
 
-    /// A fake API server with `count` objects of each kind. It returns as many per page as the request asks for.
-    fn many(count: usize) -> Live {
+    /// An object that can be read as one of every kind, with a text of so many bytes.
+    fn item(number: usize, bytes: usize) -> Value {
+        json!({
+            "metadata": {"name": format!("o{number}"), "namespace": "tools", "uid": "u"},
+            "spec": {}, "rules": [], "data": "x".repeat(bytes),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+        })
+    }
+
+    /// A fake API server with these objects of each kind. It returns as many per page as the request asks for.
+    fn serving(items: Vec<Value>) -> Live {
         let server = tower::service_fn(move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default().to_owned();
             let of = |key: &str| {
@@ -341,21 +350,14 @@ mod tests {
                 pairs.find(|(it, _)| *it == key)?.1.parse::<usize>().ok()
             };
             let from = of("continue").unwrap_or(0);
+            let count = items.len();
             let to = count.min(from + of("limit").unwrap_or(count));
-            let item = |number| {
-                json!({
-                    "metadata": {"name": format!("o{number}"), "namespace": "tools", "uid": "u"},
-                    "spec": {}, "rules": [],
-                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
-                })
-            };
             let next = if to < count {
                 to.to_string()
             } else {
                 String::new()
             };
-            let items: Vec<_> = (from..to).map(item).collect();
-            let page = json!({"metadata": {"continue": next}, "items": items});
+            let page = json!({"metadata": {"continue": next}, "items": &items[from..to]});
             async move { Ok::<_, Infallible>(Response::new(Body::from(page.to_string().into_bytes()))) }
         });
         Live::new(Client::new(server, "default"), ONCE)
@@ -367,7 +369,7 @@ mod tests {
         for page in [PAGE, POLICY_PAGE, lists::PAGE] {
             let page = usize::try_from(page).unwrap();
             for count in [0, 1, page, page + 1, 2 * page, 3 * page + 1] {
-                let live = many(count);
+                let live = serving((0..count).map(|it| item(it, 0)).collect());
                 let found = live.check_objects(&kind, "apps", "a=b").await.unwrap();
                 assert_eq!(found.len(), count, "check objects");
                 let found = live.policies("tools", |it| Some(it.is_ok())).await;
@@ -378,6 +380,26 @@ mod tests {
                     let found = live.grants(kind, "a=b").await.unwrap();
                     assert_eq!(found.len(), count, "{kind:?}");
                 }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn objects_of_a_check_fill_the_limit_exactly_and_one_byte_more_is_too_much() {
+        let kind = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
+        let empty = AsText::parse(&item(10, 0).to_string()).unwrap();
+        let empty = empty.of_kind(&kind).weight();
+        let count = 32;
+        for more in [0, 1] {
+            // All names have the same length.
+            let mut items: Vec<_> = (10..10 + count)
+                .map(|it| item(it, MOST_LISTED / count - empty))
+                .collect();
+            items[0] = item(10, MOST_LISTED / count - empty + more);
+            let found = serving(items).check_objects(&kind, "apps", "a=b").await;
+            match found {
+                Ok(found) => assert_eq!((found.len(), more), (count, 0)),
+                Err(error) => assert!(matches!(error, NotListed::TooMuch) && more == 1, "{error}"),
             }
         }
     }

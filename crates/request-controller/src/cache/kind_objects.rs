@@ -339,10 +339,32 @@ mod tests {
     fn the_index_counts_for_the_share_of_the_namespace() {
         let weight = |keeps: Keeps| {
             let mut objects = KindObjects::default();
-            objects.put("a", crowded("1", MOST_LABELS - 1), keeps);
+            objects.put("a-1", object(&[("run", "1234567"), ("app", "")]), keeps);
             objects.weight()
         };
-        assert!(weight(Keeps::All) > weight(Keeps::Linked) + MOST_LABELS * INDEX_ENTRY);
+        let [run, app] = [3 + 7 + 3 + INDEX_ENTRY, 3 + 3 + INDEX_ENTRY];
+        assert_eq!(weight(Keeps::All), weight(Keeps::Linked) + run + app);
+    }
+
+    /// A tenant names its objects.
+    #[test]
+    fn the_name_of_an_object_that_is_not_kept_counts_for_the_share_of_the_namespace() {
+        for unknown in [KindObject::Unreadable, KindObject::Gone] {
+            let mut objects = KindObjects::default();
+            objects.put("abc", unknown, Keeps::Linked);
+            assert_eq!(objects.weight(), "abc".len() + NO_OBJECT);
+        }
+    }
+
+    /// The kind was narrowed between two changes of the object.
+    #[test]
+    fn an_object_that_is_found_by_name_alone_from_now_on_leaves_the_index() {
+        for crowd in [0, MOST_LABELS] {
+            let mut objects = KindObjects::default();
+            objects.put("a", crowded("1", crowd), Keeps::All);
+            objects.put("a", crowded("1", crowd), Keeps::Linked);
+            assert!(objects.by_label.is_empty() && objects.compared.is_empty());
+        }
     }
 
     /// The labels stay, and the index with them.

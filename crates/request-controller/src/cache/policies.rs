@@ -461,24 +461,30 @@ mod tests {
 
     #[test]
     fn a_namespace_that_takes_less_again_is_kept_once_its_policies_were_read() {
-        let mut policies = PolicyCache::default();
-        fill(&mut policies, "loud", TOO_MANY);
-        let left = TOO_MANY / 3;
-        for number in left..TOO_MANY {
-            policies.put(&Name::new("loud", &format!("p{number}")), None);
+        let half = MOST_OF_NAMESPACE / 2 / LARGE;
+        // The policies of three namespaces leave room below half of the total, and those of five none.
+        for (others, left, expected) in [(3, half, true), (3, half + 2, false), (5, half, false)] {
+            let mut policies = PolicyCache::default();
+            for number in 0..others {
+                fill(&mut policies, &format!("n{number}"), TOO_MANY - 1);
+            }
+            fill(&mut policies, "loud", TOO_MANY);
+            for number in left..TOO_MANY {
+                policies.put(&Name::new("loud", &format!("p{number}")), None);
+            }
+            // The specs of the other policies are not known yet.
+            assert!(!is_kept(&policies, "loud"));
+            let read: Vec<_> = (0..left)
+                .map(|it| {
+                    cached(policy("loud", &format!("p{it}"), LARGE))
+                        .policy
+                        .unwrap()
+                })
+                .collect();
+            policies.refill("loud", &read);
+            let kept = policies.of("loud").map(|it| it.len());
+            assert_eq!(kept, expected.then_some(left), "{others} {left}");
         }
-        // The specs of the other policies are not known yet.
-        assert!(!is_kept(&policies, "loud"));
-        let read: Vec<_> = (0..left)
-            .map(|it| {
-                cached(policy("loud", &format!("p{it}"), LARGE))
-                    .policy
-                    .unwrap()
-            })
-            .collect();
-        policies.refill("loud", &read);
-        assert!(is_kept(&policies, "loud"));
-        assert_eq!(policies.of("loud").unwrap().len(), left);
     }
 
     #[test]

@@ -94,7 +94,27 @@ pub(super) fn kinds(request: &AccessRequest) -> BTreeMap<ObjectKind, Keeps> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_request_needs_room_from_one_byte_above_a_short_one() {
+        let of = |padding: usize| -> AccessRequest {
+            let request = json!({
+                "metadata": {"name": "r", "annotations": {"padding": "x".repeat(padding)}},
+                "spec": {
+                    "subject": {"kind": "ServiceAccount", "name": "builder"},
+                    "connectorRef": {"name": "harbor"},
+                    "context": {"objectRef": {"apiVersion": "v1", "kind": "Pod", "namespace": "apps", "name": "p"}},
+                },
+            });
+            serde_json::from_value(request).unwrap()
+        };
+        let padding = SHORT - json_bytes(&of(0));
+        let weights = [padding, padding + 1].map(|it| weight(&of(it)));
+        assert_eq!(weights, [0, SHORT + 1]);
+    }
 
     #[test]
     fn a_namespace_has_its_share_and_all_have_the_total() {

@@ -208,10 +208,11 @@ mod tests {
         AsText::parse(&object.to_string()).unwrap()
     }
 
-    /// A label whose key has as many characters as a key may have.
-    fn long_labels() -> RenderedLabels {
-        let key = format!("{}.example.com/run", "a".repeat(60));
-        let labels = BTreeMap::from([(key, "a".repeat(63))]);
+    /// A label of so many bytes, whose value has as many as a value may have.
+    fn long_labels(bytes: usize) -> RenderedLabels {
+        let (end, value) = (".example.com/run", "a".repeat(63));
+        let start = "a".repeat(bytes - end.len() - "=".len() - value.len());
+        let labels = BTreeMap::from([(format!("{start}{end}"), value)]);
         let labels = LabelTemplates::parse(&labels).unwrap();
         let data = TemplateData::of(json!({}));
         labels.render(&data, &mut Budget::default()).unwrap()
@@ -313,14 +314,19 @@ mod tests {
     #[test]
     fn selections_of_a_request_have_a_limit_and_beyond_it_everything_wakes() {
         let b = object("b");
+        let each = MOST_BYTES / MOST_SOUGHT;
+        let full = vec![(kind("Approval"), long_labels(each)); MOST_SOUGHT];
+        let mut one_more = full.clone();
+        one_more[0].1 = long_labels(each + 1);
         let table = [
+            (full, false),
+            (one_more, true),
             (vec![(kind("Approval"), labels("a")); MOST_SOUGHT], false),
             (vec![(kind("Approval"), labels("a")); MOST_SOUGHT + 1], true),
             (
                 vec![(kind("Approval"), labels(&"a".repeat(63))); MOST_SOUGHT],
                 false,
             ),
-            (vec![(kind("Approval"), long_labels()); MOST_SOUGHT], true),
         ];
         for (selections, expected) in table {
             let mut sought = waiting();

@@ -76,7 +76,8 @@ fn what_may_have_to_be_taken_back_is_urgent() {
             },
             labels: Labels::new(),
         };
-        assert_eq!(state.connector(&connector, Some(seen)), job(lane));
+        assert_eq!(state.connector(&connector, Some(seen.clone())), job(lane));
+        assert_eq!(state.connector(&connector, Some(seen)), []);
         assert_eq!(state.connector(&connector, None), job(lane));
         assert_eq!(state.connector(&Name::new("tools", "other"), None), []);
     }
@@ -468,9 +469,16 @@ fn an_object_concerns_what_is_granted_while_another_policy_is_undecided() {
     let decided = json!({"phase": "Granted", "policies": [
         {"policy": {}, "grant": {"state": "Granted"}}, {"policy": {}, "grant": {"state": "Ended"}},
     ]});
+    let mut over = undecided.clone();
+    over["phase"] = "Revoked".into();
     for (status, woken) in [
         (granted(), vec![]),
         (decided, vec![]),
+        (over, vec![]),
+        (
+            json!({"phase": "Pending", "policies": [{"policy": {}}]}),
+            vec![],
+        ),
         (undecided, vec![Job::Request(name())]),
         (json!({"phase": "Revoked"}), vec![]),
         (Value::Null, vec![]),
@@ -570,6 +578,54 @@ fn a_long_request_that_is_decided_for_good_is_kept_without_its_evidence() {
         let cached = state.requests.get(&name()).unwrap();
         assert_eq!(cached.lacks_evidence, lacks, "{phase} {grant} {bytes}");
     }
+}
+
+#[test]
+fn an_object_may_end_open_grants_that_rest_on_it_and_nothing_else() {
+    let evidence = Name::new("apps", "a");
+    for (phase, grant, rests) in [
+        ("Granted", "Granted", 1),
+        ("Pending", "Granting", 1),
+        ("Pending", "Ended", 0),
+        // What is over is taken back, whatever becomes of the object.
+        ("Revoked", "Granted", 0),
+        ("Rejected", "Ended", 0),
+    ] {
+        let state = with(&long(phase, grant, 10));
+        let found = state.requests.resting_on(&config_maps(), &evidence).count();
+        assert_eq!(found, rests, "{phase} {grant}");
+    }
+}
+
+#[test]
+fn a_request_that_is_taken_from_the_cache_waits_and_holds_nothing() {
+    for (status, waits) in [
+        (Value::Null, true),
+        (json!({"phase": "Pending"}), true),
+        (granted(), false),
+        (json!({"phase": "Rejected"}), false),
+        (long("Pending", "Granting", 10), false),
+        (long("Revoked", "Granted", 10), false),
+    ] {
+        let state = with(&status);
+        assert_eq!(state.requests.waiting(&name()).is_some(), waits, "{status}");
+    }
+}
+
+#[test]
+fn a_short_request_takes_no_room_of_the_long_ones() {
+    let room = |bytes: usize| {
+        let state = with(&long("Granted", "Granted", bytes));
+        state.requests.census().pop()
+    };
+    assert_eq!((room(1024), room(100 * 1024)), (Some(0), Some(1)));
+}
+
+#[test]
+fn a_request_is_known_to_be_for_a_pod_of_its_namespace() {
+    let requests = with(&Value::Null).requests;
+    assert_eq!(requests.pod_namespace(&name()).as_deref(), Some("apps"));
+    assert_eq!(requests.pod_namespace(&Name::new("tools", "s")), None);
 }
 
 #[test]
@@ -754,4 +810,118 @@ fn a_request_that_is_gone_depends_on_no_object() {
     let _ = state.request_gone(&name());
     assert_eq!(state.links.census(), [0, 0, 0]);
     assert_eq!(state.object(&kind, &link.name, None), []);
+}
+
+/// Evidence is of kinds that must be watched.
+#[test]
+fn a_request_that_comes_or_goes_may_change_the_wanted_kinds() {
+    let mut state = State::default();
+    let before = state.revision();
+    let _ = state.request(&name(), Ok(request("r", "r-uid", &granted())));
+    let with_it = state.revision();
+    let _ = state.request_gone(&name());
+    assert!(before < with_it && with_it < state.revision());
+}
+
+#[test]
+fn the_fields_that_the_installation_shares_are_those_of_its_configuration() {
+    let fields = r#"[{"apiVersion": "v1", "kind": "ConfigMap", "fields": ["data.verdict"]}]"#;
+    let key = connectors_api::config::SHARED_CHECK_FIELDS.to_owned();
+    let mut state = State::default();
+    assert_eq!(*state.shared(), SharedFields::default());
+    let _ = state.learn(&BTreeMap::from([(key, fields.to_owned())]));
+    assert_eq!(*state.shared(), SharedFields::parse(fields).unwrap());
+}
+
+#[test]
+fn labels_of_accounts_and_namespaces_wake_who_waits_when_they_change() {
+    type News = fn(&mut State, Option<Labels>) -> Wakes;
+    let table: [News; 2] = [
+        |state, labels| state.account(&Name::new("apps", "builder"), labels),
+        |state, labels| state.namespace("apps", labels),
+    ];
+    let labels = |value: &str| Some(Labels::from([("a".to_owned(), value.to_owned())]));
+    for news in table {
+        let (mut waiting, mut holding) = (with(&Value::Null), with(&granted()));
+        for (labels, wakes) in [
+            (None, false),
+            (labels("1"), true),
+            (labels("1"), false),
+            (labels("2"), true),
+            (None, true),
+            (None, false),
+        ] {
+            let expected = if wakes { job(Urgency::Normal) } else { vec![] };
+            let woken = news(&mut waiting, labels.clone());
+            assert_eq!(woken, expected, "{labels:?}");
+            assert_eq!(news(&mut holding, labels), [], "a grant stays");
+        }
+    }
+}
+
+/// The state of a kind concerns who may find objects of it, and whose grant may rest on one.
+#[test]
+fn a_kind_whose_state_changes_wakes_the_open_requests_that_it_may_concern() {
+    let mut proved = about("other", "ApprovalTask");
+    let check = &mut proved["spec"]["checkGrantedPermission"]["spec"]["checks"][0];
+    check["provenance"] = "Auto".into();
+    check["selector"]["objectRef"]["apiVersion"] = "openshift-pipelines.org/v1alpha1".into();
+    let task_runs = ObjectKind {
+        api_version: "tekton.dev/v1".to_owned(),
+        kind: "TaskRun".to_owned(),
+    };
+    let evidence = long("Granted", "Granted", 10);
+    let (urgent, normal) = (job(Urgency::Urgent), job(Urgency::Normal));
+    for (status, policy, kind, expected) in [
+        (
+            Some(Value::Null),
+            about("tools", "ConfigMap"),
+            config_maps(),
+            normal.clone(),
+        ),
+        (
+            Some(Value::Null),
+            about("other", "ConfigMap"),
+            config_maps(),
+            vec![],
+        ),
+        (
+            Some(Value::Null),
+            about("tools", "Secret"),
+            config_maps(),
+            vec![],
+        ),
+        // The kinds between pods and approvals are the installation's.
+        (Some(Value::Null), proved.clone(), task_runs.clone(), normal),
+        (Some(Value::Null), proved, config_maps(), vec![]),
+        // The grant rests on an object of the kind.
+        (
+            Some(evidence.clone()),
+            about("other", "Secret"),
+            config_maps(),
+            urgent.clone(),
+        ),
+        (Some(evidence), about("other", "Secret"), task_runs, vec![]),
+        // The request is unreadable, and may have a grant.
+        (None, about("other", "Secret"), config_maps(), urgent),
+        (
+            Some(long("Rejected", "Ended", 10)),
+            about("tools", "ConfigMap"),
+            config_maps(),
+            vec![],
+        ),
+    ] {
+        let world = World::default();
+        let _ = watched(&world, policy.clone());
+        let mut state = world.write();
+        let known = status.as_ref().map(|it| request("r", "r-uid", it));
+        let known = known.ok_or_else(|| Unreadable {
+            metadata: ObjectMeta::default(),
+            problem: String::new(),
+        });
+        let _ = state.request(&name(), known);
+        let woken = state.kind(&kind, KindState::Missing);
+        assert_eq!(woken, expected, "{kind:?} {policy}");
+        assert_eq!(state.kind(&kind, KindState::Missing), [], "nothing changed");
+    }
 }

@@ -527,8 +527,11 @@ fn bytes(object: &Value) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use evaluation_api::v1::{CheckResult, ObjectResult};
+    use tonic::Code;
+
     use super::*;
-    use crate::selection::CheckCandidates;
+    use crate::{selection::CheckCandidates, testing::Cluster};
 
     fn objects(bytes: usize) -> CheckCandidates {
         CheckCandidates {
@@ -553,5 +556,73 @@ mod tests {
         // Not even the next one is listed.
         assert!(room.left().is_err());
         assert!(room.take(Ok(CheckCandidates::default())).is_err());
+    }
+
+    #[tokio::test]
+    async fn an_answer_counts_until_its_time_is_up() {
+        let cluster = Cluster::new();
+        let controller = cluster.controller();
+        let observer = &controller.observer;
+        let request = cluster.server.named("accessrequests", "request").unwrap();
+        let request: AccessRequest = serde_json::from_value(request).unwrap();
+        let pod = WholePod::from(Value::Null);
+        let look = Look::begin((Via::Caches, false), Arc::default());
+        let question = || DraftQuestion {
+            policy: Vec::new(),
+            pod: &pod,
+            connector: "harbor",
+            candidates: Vec::new(),
+            lineage: Vec::new(),
+            creators_since: None,
+            stage: EvaluationStage::BeforeGrant,
+        };
+        let ask = async || observer.ask(&request, "p-uid", question(), &look).await;
+        assert!(ask().await.answer().is_some());
+        let key = AnswerKey {
+            request: Cluster::request(),
+            policy: "p-uid".to_owned(),
+            stage: EvaluationStage::BeforeGrant.into(),
+        };
+        let (_, until) = observer.answers.get(&key, &question().digest()).unwrap();
+        // Whoever asks from now on has no answer.
+        *cluster.refuses.lock().unwrap() = Some(Code::InvalidArgument);
+        let before = until.checked_sub(Duration::from_nanos(1)).unwrap();
+        for (now, is_remembered) in [(before, true), (until, false)] {
+            cluster.now.lock().unwrap().mono = now;
+            assert_eq!(ask().await.answer().is_some(), is_remembered);
+        }
+    }
+
+    #[test]
+    fn an_answer_is_about_its_question_if_no_check_passes_without_all_of_its_objects() {
+        let (passed, pending) = (CheckVerdict::Passed, CheckVerdict::Pending);
+        for (check, verdict, objects, expected) in [
+            ("a", passed, 2, true),
+            ("a", passed, 1, false),
+            ("a", passed, 3, false),
+            ("a", pending, 0, true),
+            ("b", passed, 2, false),
+            ("b", pending, 2, false),
+        ] {
+            let answer = EvaluateChecksResponse {
+                checks: vec![CheckResult {
+                    check: check.to_owned(),
+                    verdict: verdict.into(),
+                    objects: vec![ObjectResult::default(); objects],
+                    ..CheckResult::default()
+                }],
+                ..EvaluateChecksResponse::default()
+            };
+            let asked = [("a".to_owned(), 2)];
+            let is_about = is_about(&asked, &answer);
+            assert_eq!(is_about, expected, "{check} {verdict:?} {objects}");
+        }
+    }
+
+    #[test]
+    fn the_evaluation_service_gets_the_shared_fields_as_they_are_written() {
+        let fields = ["data.verdict", "spec"];
+        let paths = fields.map(|it| FieldPath::parse(it).unwrap());
+        assert_eq!(texts(&paths), fields);
     }
 }

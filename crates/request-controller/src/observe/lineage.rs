@@ -233,16 +233,13 @@ mod tests {
     use http::{Request, Response, StatusCode};
     use kube::{Client, client::Body};
     use serde_json::json;
-    use service_kit::{
-        retry::{Backoff, RetryPolicy},
-        watches::Parse as _,
-    };
+    use service_kit::watches::Parse as _;
     use tokio::time::advance;
 
     use super::*;
     use crate::{
-        api::Live,
         check_object::{AsText, LARGEST},
+        observe::tests::reads_by,
         reconcile::Reconciler,
         testing::Cluster,
     };
@@ -258,24 +255,6 @@ mod tests {
             },
             name: Name::new("apps", name),
         }
-    }
-
-    /// A controller that reads by this client, and tries each read once.
-    fn reads_by(controller: &mut Reconciler, cluster: &Cluster, client: Client) {
-        let second = Duration::from_secs(1);
-        let once = RetryPolicy {
-            attempts: 1,
-            attempt: 60 * second,
-            total: 60 * second,
-            pauses: Backoff::new(second, second),
-        };
-        controller.observer = Observer::new(
-            Arc::clone(&controller.world),
-            Live::new(client, once),
-            cluster.evaluator(),
-            Arc::clone(&controller.clock),
-            2,
-        );
     }
 
     /// The objects between the pod of the run and its approval.
@@ -386,9 +365,54 @@ mod tests {
         let look = Look::begin((Via::Api, false), Arc::default());
         let first = asked(&controller, &cluster, &look).await.unwrap();
         assert_eq!(first.texts.len(), 3);
-        advance(Duration::from_mins(10)).await;
+        advance(look.until - Instant::now()).await;
+        let last = asked(&controller, &cluster, &look).await.unwrap();
+        assert_eq!(last.texts.len(), 3, "its time is up only now");
+        advance(Duration::from_millis(1)).await;
         let late = asked(&controller, &cluster, &look).await;
         assert!(matches!(late, Err(ObserveError::LinksLate)), "{late:?}");
+    }
+
+    /// Each round of questions is a round trip.
+    #[tokio::test(start_paused = true)]
+    async fn objects_that_a_request_depends_on_are_read_live_all_at_once() {
+        let cluster = Cluster::with_run();
+        let mut controller = cluster.controller();
+        reads_by(&mut controller, &cluster, cluster.server.slow_client());
+        let took = async || {
+            let look = Look::begin((Via::Api, false), Arc::default());
+            let began = Instant::now();
+            let collected = asked(&controller, &cluster, &look).await.unwrap();
+            assert_eq!(collected.texts.len(), 3);
+            began.elapsed().as_secs()
+        };
+        assert!(took().await > 1, "they are not known yet");
+        assert_eq!(took().await, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn approvals_need_so_many_objects_together_and_no_more() {
+        let of_a_proof = 3;
+        for (others, has_room) in [
+            (MOST_OBJECTS - of_a_proof, true),
+            (MOST_OBJECTS - of_a_proof + 1, false),
+        ] {
+            let cluster = Cluster::with_run();
+            let controller = cluster.controller();
+            let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
+            let approval = cluster.server.named("approvaltasks", "run-wait").unwrap();
+            let look = Look::begin((Via::Api, false), Arc::default());
+            let asked = (0..others).map(|it| link_to(&format!("other-{it}")));
+            let mut collected = Collected {
+                asked: asked.collect(),
+                ..Collected::default()
+            };
+            let request = Cluster::request();
+            let observer = &controller.observer;
+            let read =
+                observer.lineage_of(TEKTON, &request, &pod, &approval, &look, &mut collected);
+            assert_eq!(read.await.unwrap(), has_room, "{others} others");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -357,12 +357,18 @@ fn forbidden(plural: &str, group: &str) -> (CheckTrouble, String) {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use connectors_api::{access_policy::Match, judge::ProofNeeded};
+    use http::{Request, Response};
+    use kube::{Client, client::Body};
     use serde_json::json;
     use service_kit::watches::Parse as _;
 
     use super::*;
-    use crate::{check_object::AsText, selection::SelectsNothing, testing::Cluster};
+    use crate::{
+        check_object::AsText, observe::tests::reads_by, selection::SelectsNothing, testing::Cluster,
+    };
 
     fn begin(via: Via) -> Look {
         Look::begin((via, false), Arc::default())
@@ -410,6 +416,36 @@ mod tests {
         assert!(third.is_some());
         drop((second, third));
         assert_eq!(objects.turns.tenants(), 0);
+    }
+
+    /// A kind may be installed at any time, and a watch looks for it in intervals.
+    #[tokio::test]
+    async fn a_kind_that_the_caches_miss_is_looked_up_before_a_grant_alone() {
+        let server = tower::service_fn(async |request: Request<Body>| {
+            let answer = if request.uri().path() == "/api/v1" {
+                json!({"groupVersion": "v1", "resources": [{
+                    "name": "configmaps", "singularName": "configmap", "kind": "ConfigMap", "namespaced": true,
+                    "verbs": ["get", "list", "watch"],
+                }]})
+            } else {
+                json!({"metadata": {}, "items": []})
+            };
+            let answer = Body::from(answer.to_string().into_bytes());
+            Ok::<_, Infallible>(Response::new(answer))
+        });
+        let cluster = Cluster::new();
+        let mut controller = cluster.controller();
+        reads_by(&mut controller, &cluster, Client::new(server, "apps"));
+        let kind = config_maps().kind;
+        let _ = controller.world.write().kind(&kind, KindState::Missing);
+        let objects = &controller.observer.objects;
+        let cached = objects.resource(&kind, Via::Caches).await.unwrap();
+        let trouble = cached.err().map(|(trouble, _)| trouble);
+        assert_eq!(trouble, Some(CheckTrouble::KindMissing));
+        let live = objects.resource(&kind, Via::Api).await.unwrap();
+        let live = live.ok().unwrap();
+        assert_eq!(live.resource.plural, "configmaps");
+        assert!(!live.is_complete);
     }
 
     /// An object of another UID is another object, whatever its size.

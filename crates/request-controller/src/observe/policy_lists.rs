@@ -140,6 +140,28 @@ mod tests {
         Client::new(service, "default")
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_may_have_to_be_revoked_waits_for_no_rest() {
+        let cluster = Cluster::new();
+        let mut controller = cluster.controller();
+        cluster.crowd_policies(&controller);
+        controller.observer.live = Live::new(slow(&Arc::default()), ONCE);
+        let observer = &controller.observer;
+        let seconds = async |status: serde_json::Value| {
+            let mut request = cluster.server.named("accessrequests", "request").unwrap();
+            request["status"] = status;
+            let request: AccessRequest = serde_json::from_value(request).unwrap();
+            let begun = Instant::now();
+            let read = observer.policies(&request, Via::Caches, false).await;
+            read.ok().map(|_| begun.elapsed().as_secs())
+        };
+        let waits = json!({"phase": "Pending"});
+        let granted = json!({"phase": "Granted", "grantedAt": "2026-03-01T10:00:00Z"});
+        assert_eq!(seconds(waits.clone()).await, Some(1), "the first list");
+        assert_eq!(seconds(granted).await, Some(1));
+        assert_ne!(seconds(waits).await, Some(1), "its namespace rests");
+    }
+
     /// A turn lasts until the list is read, and ends when the reconciliation is cancelled meanwhile.
     #[tokio::test(start_paused = true)]
     async fn no_more_than_two_lists_of_many_policies_are_read_at_a_time_whoever_gives_up() {

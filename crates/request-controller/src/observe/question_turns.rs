@@ -429,5 +429,9 @@ mod tests {
         assert!(turns.is_slow("another", began));
         assert!(!turns.is_slow("another", began + REMEMBERED));
         assert_eq!(turns.slow().len(), 0);
+        // A new one takes the place of those whose time is up.
+        turns.answered("a", SLOW * 2, began);
+        turns.answered("b", SLOW * 2, began + REMEMBERED);
+        assert_eq!(turns.slow().len(), 1);
     }
 }

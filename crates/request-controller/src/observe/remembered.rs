@@ -68,6 +68,7 @@ impl Pods {
         self.lock().remove(&uid.to_owned());
     }
 
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.lock().bytes()
     }
@@ -167,6 +168,7 @@ impl RememberedAnswers {
         self.lock().remove(request);
     }
 
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.lock().bytes()
     }
@@ -219,9 +221,8 @@ mod tests {
         let pods = Pods::default();
         let pod = |version: &str| json!({"metadata": {"resourceVersion": version, "name": "p"}});
         pods.put("apps", "uid", &pod("1"));
-        let once = pods.bytes();
         pods.put("apps", "uid", &pod("2"));
-        assert_eq!(pods.bytes(), once);
+        assert_eq!(pods.bytes(), pod("2").to_string().len() + OVERHEAD);
         assert_eq!(pods.get("uid", "1"), None);
         assert_eq!(pods.get("uid", "2"), Some(pod("2")));
         assert_eq!(pods.get("other", "2"), None);
@@ -257,9 +258,13 @@ mod tests {
     fn an_answer_is_found_for_exactly_its_question() {
         let answers = RememberedAnswers::default();
         let until = Instant::now() + Duration::from_secs(1);
-        let said = Arc::new(EvaluateChecksResponse::default());
+        let said = Arc::new(EvaluateChecksResponse {
+            rules_message: "no".to_owned(),
+            ..EvaluateChecksResponse::default()
+        });
         answers.put("apps", question("a"), digest("x"), Arc::clone(&said), until);
-        answers.put("apps", question("b"), digest("y"), said, until);
+        answers.put("apps", question("b"), digest("y"), Arc::clone(&said), until);
+        assert_eq!(answers.bytes(), 2 * (said.encoded_len() + OVERHEAD));
         let found = |policy: &str, text: &str| {
             let found = answers.get(&question(policy), &digest(text));
             found.map(|(_, until)| until)

@@ -15,16 +15,21 @@ mod waits;
 
 use std::{sync::atomic::Ordering, time::Duration};
 
+use prometheus::Histogram;
 use serde_json::{Value, json};
 use service_kit::controller::{
     queue::{Looked, Urgency},
-    worker::Controller,
+    worker::{Controller, LookError},
 };
+use service_kit::retry::CallError;
 use tokio::time::Instant;
 
 use super::{ReconcileError, Reconciler};
 use crate::{
+    api::Name,
     apply::ApplyError,
+    observe::ObserveError,
+    plan::NotOurs,
     testing::{ApiServer, Cluster},
 };
 
@@ -540,4 +545,55 @@ async fn a_sweep_knows_whose_time_is_over() {
     });
     let swept = crate::sweep::sweep(&cluster.controller()).await.unwrap();
     assert_eq!((swept.removed, cluster.managed().len()), (2, 0));
+}
+
+#[test]
+fn each_failure_is_counted_under_its_cause() {
+    let call = || CallError::NoAnswer {
+        call: "get it".to_owned(),
+        attempts: 1,
+    };
+    let name = || Name::new("tools", "g");
+    let stale = Box::new(ApplyError::Stale);
+    let table: [(ReconcileError, &str); 14] = [
+        (ObserveError::LinksLate.into(), "observe"),
+        (ApplyError::Conflict("it".to_owned()).into(), "conflict"),
+        (ApplyError::NotOurs(NotOurs::Gone).into(), "not-ours"),
+        (ApplyError::NotExact("Role", name()).into(), "not-ours"),
+        (ApplyError::Foreign("Role", name()).into(), "not-ours"),
+        (ApplyError::Stale.into(), "stale"),
+        (ReconcileError::TooSlow, "stale"),
+        (ApplyError::NotLeading.into(), "not-leading"),
+        (ApplyError::Unrecorded(stale).into(), "unrecorded"),
+        (ApplyError::Call(call()).into(), "apply"),
+        (
+            ApplyError::Kept("Role", name(), Box::new(call())).into(),
+            "apply",
+        ),
+        (ApplyError::Stuck("Role", name()).into(), "apply"),
+        (call().into(), "read"),
+        (ReconcileError::Panicked, "panic"),
+    ];
+    for (error, word) in table {
+        assert_eq!(error.word(), word, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_look_that_grants_and_the_look_that_revokes_are_timed_and_no_other() {
+    let cluster = Cluster::new();
+    let controller = cluster.controller();
+    let timed = async || {
+        for _ in 0..2 {
+            cluster.fill(&controller);
+            look(&controller).await.unwrap();
+        }
+        let metrics = &controller.metrics;
+        [&metrics.granting, &metrics.revoking].map(Histogram::get_sample_count)
+    };
+    assert_eq!(timed().await, [0, 0]);
+    cluster.approval("approved");
+    assert_eq!(timed().await, [1, 0]);
+    end_pod(&cluster.server);
+    assert_eq!(timed().await, [1, 1]);
 }

@@ -1,11 +1,12 @@
 //! A Kubernetes API server that keeps objects in a map, counts calls, and breaks down when it is told to.
 //!
 //! It stays beside `testkit`, because a unit test here breaks the call of a number, and acts between a call and its answer.
-//! It has no watches. The campaign runs the same controller on `testkit`.
+//! Its watches never say anything. The campaign runs the same controller on `testkit`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use http::{Method, Request, Response, StatusCode};
@@ -45,6 +46,8 @@ struct Store {
     races: usize,
     /// Events.
     told: Vec<Value>,
+    /// The questions of reviews.
+    reviewed: Vec<Value>,
 }
 
 /// What happens in the cluster right after a call.
@@ -64,6 +67,7 @@ impl ApiServer {
             allows: false,
             races: 0,
             told: Vec::new(),
+            reviewed: Vec::new(),
         })))
     }
 
@@ -76,6 +80,19 @@ impl ApiServer {
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = server.clone();
             async move { server.serve(request).await }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// A client whose calls take a second each.
+    pub(crate) fn slow_client(&self) -> kube::Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                server.serve(request).await
+            }
         });
         kube::Client::new(service, "default")
     }
@@ -99,6 +116,11 @@ impl ApiServer {
     /// The events so far.
     pub(crate) fn events(&self) -> Vec<Value> {
         self.store().told.clone()
+    }
+
+    /// The questions of reviews so far.
+    pub(crate) fn reviewed(&self) -> Vec<Value> {
+        self.store().reviewed.clone()
     }
 
     pub(crate) fn forget_writes(&self) {
@@ -258,6 +280,12 @@ impl Store {
         query: &BTreeMap<String, String>,
         body: Value,
     ) -> Option<(StatusCode, Value, Option<String>)> {
+        if query.contains_key("watch") {
+            return None;
+        }
+        if path == "/api/v1" {
+            return Some((StatusCode::OK, discovery(), None));
+        }
         let mut segments: Vec<&str> = path.trim_matches('/').split('/').collect();
         let group_version = if segments[0] == "api" {
             segments.drain(..2).nth(1).unwrap().to_owned()
@@ -279,6 +307,7 @@ impl Store {
             if self.refused.get("POST subjectaccessreviews") == Some(&None) {
                 return None;
             }
+            self.reviewed.push(body["spec"].clone());
             let answer = json!({"spec": body["spec"], "status": {"allowed": self.allows}});
             return Some((StatusCode::CREATED, answer, None));
         }
@@ -447,6 +476,14 @@ impl Store {
             json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}),
         )
     }
+}
+
+/// The kinds of the core group that checks of tests read.
+fn discovery() -> Value {
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": [
+        {"name": "configmaps", "singularName": "configmap", "namespaced": true, "kind": "ConfigMap",
+            "verbs": ["get", "list", "watch"]},
+    ]})
 }
 
 fn refusal(status: StatusCode) -> Value {

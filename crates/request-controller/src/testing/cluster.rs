@@ -351,6 +351,30 @@ impl Cluster {
         }));
     }
 
+    /// Puts more policies beside those of the cluster into the caches than are kept there.
+    pub(crate) fn crowd_policies(&self, controller: &Reconciler) -> Vec<Name> {
+        let mut padding = self.server.all("accesspolicies").remove(0);
+        padding["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["state"] =
+            json!({"rego": "x".repeat(60 * 1024)});
+        let mut state = controller.world.write();
+        let names: Vec<_> = (0..80)
+            .map(|it| Name::new("tools", &format!("padding-{it}")))
+            .collect();
+        for name in &names {
+            padding["metadata"]["name"] = name.name.clone().into();
+            let policy: connectors_api::AccessPolicy =
+                serde_json::from_value(padding.clone()).unwrap();
+            let cached = PolicyCached {
+                uid: name.name.clone(),
+                deleting: false,
+                policy: Ok(Arc::new(CompiledPolicy::of(policy, None))),
+            };
+            let _ = state.policy(name, Some(cached));
+        }
+        assert!(state.policies.of("tools").is_none());
+        names
+    }
+
     pub(crate) fn request() -> Name {
         Name::new("tools", "request")
     }

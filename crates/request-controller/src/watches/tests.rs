@@ -3,8 +3,8 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cache::Job;
-use service_kit::controller::queue::Urgency;
+use crate::{cache::Job, testing::Cluster};
+use service_kit::{controller::queue::Urgency, readiness::Status, shutdown::Tasks};
 
 #[test]
 fn an_account_whose_labels_cannot_be_read_is_found_by_no_selector() {
@@ -165,4 +165,75 @@ async fn the_caches_know_while_requests_are_listed() {
         feeds.requests_are_listed(listed);
         assert_eq!(feeds.world.read().requests.are_listed(), listed);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_caches_have_everything_once_each_list_was_received() {
+    let cluster = Cluster::granted().await;
+    let feeds = RequestFeeds {
+        client: cluster.server.client(),
+        ..feeds()
+    };
+    let (process, started) = Readiness::starting();
+    let (caches, all_taken) = Readiness::starting();
+    let tasks = Tasks::new();
+    tokio::spawn(feeds.start(&process, &caches, tasks.stop()));
+    started.ready();
+    all_taken.ready();
+    caches.ready().await;
+    let state = feeds.world.read();
+    assert!(!state.requests.are_listed(), "no list is incomplete");
+    assert_eq!(state.requests.counts().granted, 1);
+    assert_eq!((state.pods.len(), state.grants.len()), (1, 2));
+    // Nothing is known of the configuration.
+    let missing = Status::Missing(vec!["connectors-config".to_owned()]);
+    assert_eq!(process.status(), missing);
+}
+
+#[tokio::test]
+async fn labels_of_accounts_and_namespaces_reach_the_requests_that_wait_for_them() {
+    let mut waiting = request();
+    waiting.as_object_mut().unwrap().remove("status");
+    let table: [(&str, Take); 2] = [
+        ("builder", |feeds, it| feeds.account(there(it))),
+        ("apps", |feeds, it| feeds.namespace(there(it))),
+    ];
+    for (name, take) in table {
+        let feeds = feeds();
+        let _ = feeds.request(there(&waiting));
+        let mut object = json!({"metadata": {"name": name, "labels": {"a": "b"}}});
+        if name == "builder" {
+            object["metadata"]["namespace"] = "apps".into();
+        }
+        let job = (Job::Request(Name::new("tools", "r")), Urgency::Normal);
+        assert_eq!(take(&feeds, &object), [job], "{name}");
+        let state = feeds.world.read();
+        let labels = state.accounts.values().chain(state.namespaces.values());
+        let labels: Vec<_> = labels.cloned().collect();
+        let expected = BTreeMap::from([("a".to_owned(), "b".to_owned())]);
+        assert_eq!(labels, [expected], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_configuration_wakes_all_makes_the_process_ready_and_outlasts_its_config_map() {
+    let feeds = feeds();
+    let _ = feeds.request(there(&request()));
+    let (process, started) = Readiness::starting();
+    let mut configured = vec![process.part("connectors-config")];
+    started.ready();
+    let config = json!({
+        "metadata": {"name": CONFIG_MAP, "namespace": "connectors-system"},
+        "data": {"enable-connectors-approval": "true"},
+    });
+    let job = (Job::Request(Name::new("tools", "r")), Urgency::Urgent);
+    let wakes = feeds.config(there(&config), &mut configured);
+    assert_eq!(wakes, std::slice::from_ref(&job));
+    assert_eq!(process.status(), Status::Ready);
+    assert_eq!(feeds.told.config_present.get(), 1);
+    assert_eq!(feeds.told.enabled.get(), Some(1.0));
+    let gone = Change::Gone(Name::new("connectors-system", CONFIG_MAP));
+    assert_eq!(feeds.config(gone, &mut configured), []);
+    assert_eq!(feeds.told.config_present.get(), 0);
+    assert!(feeds.world.config().is_some_and(|it| it.enabled));
 }

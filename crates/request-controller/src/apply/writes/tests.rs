@@ -17,19 +17,19 @@ const THREE_TIMES: RetryPolicy = RetryPolicy {
     pauses: Backoff::new(Duration::from_millis(1), Duration::from_millis(2)),
 };
 
-/// Writes to an API server that is not there for anybody, and how often it was called.
-fn unavailable() -> (Writes, Arc<AtomicUsize>) {
+/// Writes to an API server that answers each call with this status, and how often it was called.
+fn answering(status: StatusCode) -> (Writes, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let server = tower::service_fn(move |_: http::Request<Body>| {
         counted.fetch_add(1, Ordering::SeqCst);
-        async {
-            let status = json!({
+        async move {
+            let answer = json!({
                 "kind": "Status", "apiVersion": "v1", "status": "Failure",
-                "message": "no", "reason": "ServiceUnavailable", "code": 503,
+                "message": "no", "reason": "No", "code": status.as_u16(),
             });
-            let answer = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
-            answer.body(Body::from(status.to_string().into_bytes()))
+            let response = Response::builder().status(status);
+            response.body(Body::from(answer.to_string().into_bytes()))
         }
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
@@ -62,7 +62,7 @@ async fn a_grant_is_posted_once_and_what_takes_back_or_records_is_tried_again() 
     let name = Name::new("tools", "n");
     let object = json!({"metadata": {"resourceVersion": "1"}});
     for what in 0..7 {
-        let (writes, calls) = unavailable();
+        let (writes, calls) = answering(StatusCode::SERVICE_UNAVAILABLE);
         let none = AccessRequestStatus::default();
         let (done, expected) = match what {
             0 => (writes.create(&role, left).await, 1),
@@ -80,5 +80,28 @@ async fn a_grant_is_posted_once_and_what_takes_back_or_records_is_tried_again() 
         };
         assert!(done.is_err(), "{what}");
         assert_eq!(calls.load(Ordering::SeqCst), expected, "{what}");
+    }
+}
+
+/// A pod that is gone needs nothing more, and another one of its name is decided on anew.
+#[tokio::test(start_paused = true)]
+async fn of_a_gate_that_is_not_removed_it_is_known_whether_the_pod_is_gone_or_another() {
+    let pod = Name::new("apps", "p");
+    for (status, expected) in [
+        (StatusCode::NOT_FOUND, "gone"),
+        (StatusCode::CONFLICT, "another"),
+        (StatusCode::FORBIDDEN, "refused"),
+        (StatusCode::UNPROCESSABLE_ENTITY, "refused"),
+        (StatusCode::SERVICE_UNAVAILABLE, "refused"),
+    ] {
+        let (writes, _) = answering(status);
+        let removed = writes.remove_gate(&pod, "u").await;
+        let said = match removed {
+            Ok(false) => "gone",
+            Err(ApplyError::Conflict(_)) => "another",
+            Err(ApplyError::Call(_)) => "refused",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(said, expected, "{status}");
     }
 }

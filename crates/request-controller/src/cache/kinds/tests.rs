@@ -180,3 +180,68 @@ fn a_kind_that_is_narrowed_keeps_what_requests_depend_on() {
     assert_eq!(names, ["1", "not kept", "not kept"]);
     assert_eq!(2 * state.kinds[&kind()].weight(), both);
 }
+
+/// The size of an object of which a namespace may have a number without a rest.
+const PART: usize = 128 * 1024;
+
+/// An object that weighs so many bytes.
+fn of_weight(bytes: usize) -> KindObject {
+    let of = |padding: usize| -> CheckObject {
+        let object = json!({"metadata": {}, "data": "x".repeat(padding)});
+        AsText::parse(&object.to_string()).unwrap()
+    };
+    let object = of(bytes - of(0).weight());
+    assert_eq!(object.weight(), bytes);
+    KindObject::There(Arc::new(object))
+}
+
+/// A state in which each of these namespaces fills its share. The objects are one in memory.
+fn full(namespaces: usize) -> State {
+    let mut state = State::default();
+    state.begin_kind(&kind(), Keeps::Linked);
+    let cache = state.kinds.get_mut(&kind()).unwrap();
+    let object = of_weight(PART);
+    for namespace in 0..namespaces {
+        for number in 0..MOST_OF_NAMESPACE / PART {
+            let name = Name::new(&format!("n{namespace}"), &number.to_string());
+            cache.put(&name, object.clone());
+        }
+    }
+    state
+}
+
+/// The number of namespaces whose objects are kept.
+fn kept(state: &State) -> usize {
+    let namespaces = state.kinds[&kind()].namespaces.values();
+    namespaces.filter(|it| it.are_kept()).count()
+}
+
+#[test]
+fn a_namespace_fills_its_share_exactly_and_one_byte_more_is_too_much() {
+    let mut state = full(1);
+    assert_eq!(kept(&state), 1);
+    let cache = state.kinds.get_mut(&kind()).unwrap();
+    cache.put(&Name::new("n0", "0"), of_weight(PART + 1));
+    assert_eq!((kept(&state), state.kinds[&kind()].weight()), (0, 0));
+}
+
+#[test]
+fn namespaces_fill_the_total_exactly_and_above_it_one_of_the_largest_is_not_kept() {
+    let most = MOST_OF_ALL / MOST_OF_NAMESPACE;
+    let mut state = full(most);
+    state.bound_objects();
+    assert_eq!(kept(&state), most);
+    assert_eq!(state.kinds[&kind()].weight(), MOST_OF_ALL);
+    let cache = state.kinds.get_mut(&kind()).unwrap();
+    cache.put(&Name::new("small", "a"), KindObject::Gone);
+    state.bound_objects();
+    assert_eq!(kept(&state), most, "the small one, and all but one others");
+    assert!(state.kinds[&kind()].namespaces["small"].are_kept());
+}
+
+#[test]
+fn nothing_is_left_of_a_kind_that_no_policy_names_any_more() {
+    let mut state = full(1);
+    state.forget_kind(&kind());
+    assert!(state.kinds.is_empty());
+}

@@ -2,7 +2,7 @@
 
 use connectors_api::{
     AccessRequestCondition as Is, ConditionStatus,
-    access_request::{AccessRequestStatus, Phase},
+    access_request::{AccessRequestStatus, GrantState, Phase},
     reason::{
         AccessCheckReady::{
             AccessCheckPassed as Passed, AccessCheckPending as Pending,
@@ -47,6 +47,33 @@ fn a_no_weighs_more_than_a_wait_that_was_too_long() {
     assert_eq!(status.phase, Some(Phase::Rejected));
     assert_eq!(ready.reason, Ready::CheckRejected.to_string());
     assert!(ready.message.starts_with("policy p: "), "{}", ready.message);
+}
+
+#[test]
+fn the_end_of_a_request_ends_what_is_open_and_changes_no_earlier_end() {
+    let both = Scene::new()
+        .policy("p", Passed)
+        .policy("q", Passed)
+        .carried_out();
+    let one = both
+        .with(|seen| seen.frozen[0].exists = false)
+        .carried_out();
+    assert_eq!(one.status().phase, Some(Phase::Granted));
+    let none = one.clone().after(SignedDuration::from_secs(10));
+    let none = none.pod(|pod| pod.finished = true);
+    let grants = none.planned().policies.into_iter().map(|it| it.grant);
+    let ends: Vec<_> = grants
+        .map(|it| it.unwrap())
+        .map(|it| (it.state, it.reason, it.ended_at))
+        .collect();
+    let end = |reason, at| (GrantState::Ended, Some(reason), Some(at));
+    assert_eq!(
+        ends,
+        [
+            end(Ready::PolicyDeleted, one.now.wall),
+            end(Ready::PodFinished, none.now.wall)
+        ]
+    );
 }
 
 #[test]

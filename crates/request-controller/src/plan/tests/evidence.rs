@@ -5,19 +5,21 @@ use std::sync::Arc;
 use connectors_api::{
     AccessPolicy,
     access_policy::{CheckState, Match},
-    access_request::{AccessRequestStatus, Approval, Phase},
+    access_request::{
+        AccessRequestStatus, Approval, CheckRef, CheckRefStatus, GrantState, ObservedObject, Phase,
+    },
     check_selector::CompiledPolicy,
     policy_order::MOST_PER_CONNECTOR,
     reason::AccessCheckReady::{
-        AccessCheckFailed as Failed, AccessCheckPassed as Passed, AccessCheckPending as Pending,
-        AccessCheckRejected as Rejected,
+        self, AccessCheckFailed as Failed, AccessCheckPassed as Passed,
+        AccessCheckPending as Pending, AccessCheckRejected as Rejected,
     },
 };
 use jiff::SignedDuration;
 use serde_json::json;
 
 use super::scene::{Scene, answer, line};
-use crate::evidence::{ListRoom, MOST_OBJECTS, awaited, listable};
+use crate::evidence::{ListRoom, MOST_OBJECTS, awaited, listable, of_grant, of_refusal};
 use crate::seen::{CheckSeen, LeftOut, PolicyAnswer, PolicyJudgement};
 
 /// A request whose check was awaited longer than the policy allows.
@@ -133,6 +135,111 @@ fn a_check_that_found_nothing_is_listed_as_long_as_its_texts_fit() {
     }
 }
 
+/// An answer of one object of which everything is known.
+fn full(verdict: AccessCheckReady) -> PolicyAnswer {
+    let mut said = answer(verdict);
+    let object = &mut said.checks[0].objects[0];
+    object.message = "go".to_owned();
+    object.approvals = vec![Approval {
+        user: "bob".to_owned(),
+        group: Some("g".to_owned()),
+        message: Some("m".to_owned()),
+    }];
+    object.lineage = vec![ObservedObject {
+        name: "r".to_owned(),
+        ..ObservedObject::default()
+    }];
+    object.run_creator = Some("eve".to_owned());
+    said
+}
+
+#[test]
+fn an_object_is_listed_as_long_as_its_texts_and_its_proof_fit() {
+    let texts = [
+        "approval",
+        "v1",
+        "ConfigMap",
+        "apps",
+        "approval-1",
+        "approval-uid",
+        "pending",
+        "Word",
+        "ann",
+        "bob",
+        "g",
+        "m",
+        "eve",
+    ];
+    // Of each of the object and its proof, beside their texts.
+    let (room, of_each, of_the_proof) = (768, 256, "r".len());
+    let rest = room - 2 * of_each - of_the_proof - texts.concat().len();
+    for (bytes, listed) in [(rest, 1), (rest + 1, 0)] {
+        let mut said = full(Pending);
+        said.checks[0].objects[0].message = "x".repeat(bytes);
+        let room = ListRoom::shared_by(MOST_PER_CONNECTOR);
+        assert_eq!(awaited(&said, room).refs.len(), listed, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn an_object_is_listed_with_all_that_was_seen_of_it() {
+    let mut said = full(Passed);
+    let object = said.checks[0].objects[0].clone();
+    let of = |ref_, status, lineage| CheckRef {
+        name: "approval".to_owned(),
+        ref_,
+        status: Some(status),
+        lineage,
+    };
+    let status = CheckRefStatus {
+        state: Some("approved".to_owned()),
+        reason: Some("Word".to_owned()),
+        message: Some("go".to_owned()),
+        approved_by: vec!["ann".to_owned()],
+        approvals: object.approvals,
+        run_creator: Some("eve".to_owned()),
+    };
+    let listed = [of(Some(object.object), status, object.lineage)];
+    let room = ListRoom::shared_by(1);
+    assert_eq!(of_grant(&said).unwrap().refs, listed);
+    assert_eq!(of_refusal(&said, room).refs, listed);
+    // Without any object the check says why.
+    said.checks[0].objects.clear();
+    let status = CheckRefStatus {
+        reason: Some("Word".to_owned()),
+        message: Some("what it says".to_owned()),
+        ..CheckRefStatus::default()
+    };
+    assert_eq!(of_refusal(&said, room).refs, [of(None, status, Vec::new())]);
+}
+
+#[test]
+fn a_grant_rests_on_the_objects_that_pass_and_on_no_other() {
+    let mut said = answer(Passed);
+    said.checks = vec![check("a", Match::Any, &answer(Passed), 3)];
+    said.checks[0].objects[1].verdict = Failed;
+    let listed = of_grant(&said).unwrap();
+    let objects = listed.refs.into_iter().filter_map(|it| it.ref_?.uid);
+    assert_eq!(objects.collect::<Vec<_>>(), ["a-0", "a-2"]);
+    assert_eq!(listed.left_out, None);
+}
+
+#[test]
+fn objects_are_listed_in_the_order_of_the_policy_where_all_of_them_are() {
+    let mut said = answer(Pending);
+    said.checks = vec![
+        check("done", Match::All, &answer(Passed), 1),
+        check("waits", Match::All, &answer(Pending), 1),
+    ];
+    let names = |said: &PolicyAnswer| {
+        let refs = awaited(said, ListRoom::shared_by(1)).refs.into_iter();
+        refs.map(|it| it.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&said), ["done", "waits"]);
+    said.checks[0].left_out.passed = 1;
+    assert_eq!(names(&said), ["waits", "done"]);
+}
+
 fn long_approval() -> Approval {
     Approval {
         user: "x".repeat(512),
@@ -220,32 +327,53 @@ fn objects_of_another_namespace_are_listed_when_they_let_through_and_not_before(
     assert_eq!(refs(&granted.planned()), (1, None));
 }
 
-#[test]
-fn a_refusal_is_recorded_whatever_the_size_of_the_policies_that_refused() {
-    let names = ["p", "q", "r", "s"];
+/// The same with policies that have so many KiB more.
+fn padded(scene: Scene, kib: usize) -> Scene {
     let padded = |policy: &AccessPolicy| {
         let mut policy = policy.clone();
         let granted = policy.spec.check_granted_permission.as_mut().unwrap();
-        let rego = "x".repeat(100 * 1024);
+        let rego = "x".repeat(kib * 1024);
         granted.spec.checks[0].state = Some(CheckState { rego });
         Arc::new(CompiledPolicy::of(policy, None))
     };
+    scene.with(|seen| {
+        for seen in &mut seen.policies {
+            seen.policy = padded(&seen.policy.policy);
+        }
+    })
+}
+
+/// Whether each policy is kept with its checks.
+fn are_whole(status: &AccessRequestStatus) -> Vec<bool> {
+    let policies = status.policies.iter();
+    policies
+        .map(|it| it.policy.0.contains_key("spec"))
+        .collect()
+}
+
+/// What is in force is followed by it, and what was in force stays on record.
+#[test]
+fn a_policy_that_grants_or_has_granted_is_kept_whatever_its_size() {
+    let both = padded(Scene::new().policy("p", Passed).policy("q", Passed), 300);
+    assert_eq!(are_whole(&both.planned()), [true, true], "decided");
+    let granted = both.carried_out();
+    let one = granted.with(|seen| seen.frozen[0].exists = false).planned();
+    let grants = one.policies.iter().map(|it| it.grant.as_ref().unwrap());
+    let states: Vec<_> = grants.map(|it| it.state).collect();
+    assert_eq!(states, [GrantState::Ended, GrantState::Granted]);
+    assert_eq!(are_whole(&one), [true, true]);
+}
+
+#[test]
+fn a_refusal_is_recorded_whatever_the_size_of_the_policies_that_refused() {
+    let names = ["p", "q", "r", "s"];
     let all = names
         .iter()
-        .fold(Scene::new(), |scene, name| scene.policy(name, Rejected))
-        .with(|seen| {
-            for seen in &mut seen.policies {
-                seen.policy = padded(&seen.policy.policy);
-            }
-        });
+        .fold(Scene::new(), |scene, name| scene.policy(name, Rejected));
+    let all = padded(all, 100);
     let status = all.planned();
     assert_eq!(status.phase, Some(Phase::Rejected));
-    let kept: Vec<_> = status
-        .policies
-        .iter()
-        .map(|it| it.policy.0.contains_key("spec"))
-        .collect();
-    assert_eq!(kept, [true, true, false, false]);
+    assert_eq!(are_whole(&status), [true, true, false, false]);
     let size = serde_json::to_vec(&status).unwrap().len();
     assert!(size < 300 * 1024, "{size}");
     assert!(all.carried_out().plan().is_idle());

@@ -3,16 +3,22 @@
 use connectors_api::{
     AccessRequestCondition as Is,
     access_request::{AccessRequestStatus, GrantState, Phase},
-    reason::AccessCheckReady::{
-        AccessCheckFailed, AccessCheckPassed as Passed, AccessCheckPending as Pending,
-        AccessCheckRejected,
+    reason::{
+        AccessCheckReady::{
+            AccessCheckFailed, AccessCheckPassed as Passed, AccessCheckPending as Pending,
+            AccessCheckRejected,
+        },
+        AccessPermissionSync, Ready,
     },
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::scene::{Scene, answer, policy_object, request};
-use crate::plan::{conditions, finished, tell};
+use super::scene::{Scene, answer, created, policy_object, request};
+use crate::plan::{
+    conditions::{self, Conditions},
+    finished, tell,
+};
 use crate::seen::{EvidenceState, Miss, NearMiss, PolicyJudgement};
 use crate::{evidence::shortened, snapshot};
 
@@ -81,6 +87,71 @@ fn what_is_awaited_is_told_when_it_becomes_something_else_and_not_again() {
     let events = awaited.plan().events;
     assert_eq!(events[0].kind, tell::ToldKind::AccessPending);
     assert!(awaited.carried_out().plan().events.is_empty());
+}
+
+#[test]
+fn a_change_of_the_state_or_of_its_reason_is_told_and_of_the_sentence_only_while_it_waits() {
+    let status = |phase, ready: Ready, message: &str| {
+        let mut conditions = Conditions::after(&[], None, created());
+        conditions.is_false(ready, message);
+        AccessRequestStatus {
+            phase: Some(phase),
+            conditions: conditions.finish(),
+            ..AccessRequestStatus::default()
+        }
+    };
+    let waits = status(Phase::Pending, Ready::ChecksPending, "a");
+    let granted = status(Phase::Granted, Ready::Granted, "a");
+    for (old, new, is_told) in [
+        (&waits, waits.clone(), false),
+        (
+            &waits,
+            status(Phase::Pending, Ready::ChecksFailed, "a"),
+            true,
+        ),
+        (
+            &waits,
+            status(Phase::Ended, Ready::ChecksPending, "a"),
+            true,
+        ),
+        (
+            &waits,
+            status(Phase::Pending, Ready::ChecksPending, "b"),
+            true,
+        ),
+        (&granted, status(Phase::Granted, Ready::Granted, "b"), false),
+    ] {
+        let told = tell::of_change(&request(), old, &new, "");
+        assert_eq!(!told.is_empty(), is_told, "{new:?}");
+    }
+}
+
+#[test]
+fn the_problem_of_a_write_is_told_until_it_succeeds_and_no_other_sentence_is() {
+    let (failed, revoked) = (
+        AccessPermissionSync::AccessPermissionSyncFailed,
+        AccessPermissionSync::AccessPermissionRevoked,
+    );
+    for (permission, ready, sentence) in [
+        (failed, Ready::GrantNotWritten, "said before"),
+        (failed, Ready::ChecksPending, tell::WRITING),
+        (revoked, Ready::GrantNotWritten, tell::WRITING),
+    ] {
+        let mut before = Conditions::after(&[], None, created());
+        before.is_false(permission, "said before");
+        before.is_false(ready, "said before");
+        let status = AccessRequestStatus {
+            phase: Some(Phase::Pending),
+            conditions: before.finish(),
+            ..AccessRequestStatus::default()
+        };
+        let scene = Scene::new().policy("p", Passed);
+        let written = scene.with(|seen| seen.request.status = Some(status));
+        let status = written.planned();
+        let now = conditions::find(&status.conditions, Is::Ready).unwrap();
+        assert_eq!(now.reason, Ready::GrantNotWritten.as_str());
+        assert_eq!(now.message, sentence, "{permission:?} {ready:?}");
+    }
 }
 
 /// The note of the event at a pod of another namespace.
@@ -159,7 +230,7 @@ fn whom_to_ask_is_told_however_much_the_objects_say() {
         said.checks[0].message = "x".repeat(2000);
         let scene = Scene::new().limited("p", &json!({}), PolicyJudgement::Answered(said));
         let note = note(&scene);
-        assert!(note.len() <= 1024);
+        assert_eq!(note.len(), 1024);
         let whom = "…; whoever looks after namespace tools can tell more";
         assert!(note.ends_with(whom), "{note}");
     }

@@ -153,15 +153,18 @@ async fn an_answer_about_something_else_is_not_remembered_at_all() {
     assert_ne!(cluster.status()["conditions"].to_string(), wrong);
 }
 
-/// Takes the given time for each answer.
-struct Slow(Arc<dyn Evaluator>, Duration);
+/// Takes the given time for each answer about checks or mounts.
+pub(super) struct Slow(pub(super) Arc<dyn Evaluator>, pub(super) Duration);
 
 impl Evaluator for Slow {
     fn mounts(
         &self,
         questions: Vec<AccessQuestion>,
     ) -> BoxFuture<'_, Result<Vec<MountAccess>, Unanswered>> {
-        self.0.mounts(questions)
+        Box::pin(async move {
+            sleep(self.1).await;
+            self.0.mounts(questions).await
+        })
     }
 
     fn standing(

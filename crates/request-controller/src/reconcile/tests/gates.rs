@@ -365,6 +365,44 @@ async fn a_pod_that_is_another_or_waits_no_more_is_left_alone() {
     assert_eq!(cluster.server.writes(), [""; 0]);
 }
 
+#[tokio::test]
+async fn a_pod_that_cannot_be_read_goes_to_its_mount_unless_it_is_another_one() {
+    for uid in ["pod-uid", "another-uid"] {
+        let cluster = Cluster::gated("tools/harbor");
+        let controller = controller(&cluster);
+        cluster.server.change("pods", POD, |pod| {
+            pod["metadata"]["uid"] = uid.into();
+            pod["spec"]["volumes"] = "none".into();
+        });
+        assert_eq!(controller.gate(&pod()).await.unwrap(), None, "{uid}");
+        if uid == "pod-uid" {
+            assert_removed(&cluster, "Unmountable");
+        } else {
+            assert_eq!(cluster.server.writes(), [""; 0]);
+            assert_kept(&cluster);
+        }
+    }
+}
+
+/// As at the mount.
+#[tokio::test]
+async fn a_no_is_reviewed_for_the_account_of_the_pod_and_its_connector() {
+    let cluster = Cluster::gated("tools/harbor");
+    look(&cluster).await.unwrap();
+    let reviewed = cluster.server.reviewed();
+    let [question] = reviewed.as_slice() else {
+        panic!("{reviewed:?}");
+    };
+    assert_eq!(question["user"], "system:serviceaccount:apps:builder");
+    assert_eq!(
+        question["resourceAttributes"],
+        json!({
+            "group": "connectors.alauda.io", "resource": "connectors", "subresource": "apis", "verb": "*",
+            "namespace": "tools", "name": "harbor",
+        })
+    );
+}
+
 /// A pod that took the name keeps its own gate.
 #[tokio::test]
 async fn the_gate_of_another_pod_of_the_name_is_not_removed() {

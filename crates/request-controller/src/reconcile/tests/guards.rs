@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use connectors_api::{AccessPolicy, access_policy::ObjectKind, check_selector::CompiledPolicy};
+use connectors_api::access_policy::ObjectKind;
 use evaluation_api::{
     access::AccessQuestion,
     v1::{EvaluateChecksRequest, EvaluateChecksResponse},
@@ -25,10 +25,10 @@ use tokio::time::Duration;
 use super::{UPDATE, end_pod, look};
 use crate::{
     api::{Live, Name, Strict},
-    cache::{KindState, PolicyCached, State},
+    cache::{KindState, State},
     check_object::{AsText, CheckObject},
     evaluator::{Evaluator, Unanswered},
-    observe::{ObserveError, Observer},
+    observe::{LiveLook, ObserveError, Observer},
     reconcile::{ReconcileError, Reconciler},
     seen::{MountAccess, StandingSeen},
     testing::{ApiServer, Break, Cluster},
@@ -138,14 +138,14 @@ async fn an_object_that_cannot_be_read_fails_its_check() {
 /// A look judges no more policies than count for the connector, and a newer one pushes out no older one.
 #[tokio::test]
 async fn newer_policies_than_count_for_a_connector_are_not_judged() {
-    let judged = |created: &'static str| async move {
+    let judged = |created: &'static str, others: usize| async move {
         let cluster = Cluster::new();
         cluster.approval("approved");
         let own = cluster.server.named("accesspolicies", "p").unwrap();
         cluster.server.change("accesspolicies", "p", |it| {
             it["metadata"]["creationTimestamp"] = created.into();
         });
-        for number in 0..64 {
+        for number in 0..others {
             let mut other = own.clone();
             let name = format!("other-{number}");
             other["metadata"]["uid"] = format!("{name}-uid").into();
@@ -158,8 +158,9 @@ async fn newer_policies_than_count_for_a_connector_are_not_judged() {
         look(&controller).await.unwrap();
         cluster.phase()
     };
-    assert_eq!(judged("2026-01-01T00:00:00Z").await, "Granted");
-    assert_eq!(judged("2026-03-01T00:00:00Z").await, "Pending");
+    assert_eq!(judged("2026-01-01T00:00:00Z", 64).await, "Granted");
+    assert_eq!(judged("2026-03-01T00:00:00Z", 63).await, "Granted");
+    assert_eq!(judged("2026-03-01T00:00:00Z", 64).await, "Pending");
 }
 
 /// The namespace has more objects than are kept: what is needed is read live, and decides all the same.
@@ -236,26 +237,7 @@ async fn policies_that_are_not_kept_are_read_live() {
     let cluster = Cluster::new();
     cluster.approval("approved");
     let controller = cluster.controller();
-    let policy = cluster.server.all("accesspolicies").remove(0);
-    let namespace = policy["metadata"]["namespace"].as_str().unwrap();
-    {
-        let mut state = controller.world.write();
-        for number in 0..80 {
-            let mut padding = policy.clone();
-            padding["metadata"]["name"] = format!("padding-{number}").into();
-            padding["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["state"] =
-                json!({"rego": "x".repeat(60 * 1024)});
-            let padding: AccessPolicy = serde_json::from_value(padding).unwrap();
-            let cached = PolicyCached {
-                uid: number.to_string(),
-                deleting: false,
-                policy: Ok(Arc::new(CompiledPolicy::of(padding, None))),
-            };
-            let name = Name::new(namespace, &format!("padding-{number}"));
-            let _ = state.policy(&name, Some(cached));
-        }
-        assert!(state.policies.of(namespace).is_none());
-    }
+    cluster.crowd_policies(&controller);
     look(&controller).await.unwrap();
     assert_eq!(
         (cluster.phase().as_str(), cluster.managed().len()),
@@ -331,9 +313,12 @@ async fn a_request_whose_evidence_is_not_kept_is_read_live_and_revoked() {
     let others = (0..100).map(|number| Name::new("elsewhere", &number.to_string()));
     let full = others.filter(|it| put(it, &it.name, 100 * 1024)).count();
     assert!(full > 0, "the share is used up");
-    assert!(put(&Cluster::request(), &uid, 100 * 1024));
     cluster.approval("pending");
     cluster.fill_objects(&controller);
+    assert!(put(&Cluster::request(), &uid, 100 * 1024));
+    let seen = controller.observer.cached(&Cluster::request()).await;
+    let seen = seen.unwrap().unwrap().request;
+    assert!(!seen.status.unwrap().policies[0].check_refs.is_empty());
     let before = cluster.status()["policies"][0]["policy"].clone();
     look(&controller).await.unwrap();
     assert_eq!(
@@ -433,18 +418,16 @@ pub(super) const ONCE: RetryPolicy = RetryPolicy {
     pauses: Backoff::new(Duration::from_millis(1), Duration::from_millis(2)),
 };
 
-#[tokio::test]
-async fn what_ends_does_not_wait_until_it_is_known_which_policies_apply() {
-    let cluster = Cluster::granted().await;
+/// A controller that cannot read the labels of accounts, by which a policy selects.
+fn without_accounts(cluster: &Cluster) -> Reconciler {
     let mut by_label = cluster.server.named("accesspolicies", "p").unwrap();
     by_label["metadata"]["name"] = "q".into();
     by_label["metadata"]["uid"] = "q-uid".into();
     by_label["spec"]["checkGrantedPermission"]["requesters"] =
         json!([{"kind": "ServiceAccount", "nameSelector": {"matchLabels": {"a": "b"}}}]);
     cluster.server.put("accesspolicies", by_label);
-    cluster.server.remove("accesspolicies", "p");
     let mut controller = cluster.controller();
-    let client = failing(&cluster, "/serviceaccounts/");
+    let client = failing(cluster, "/serviceaccounts/");
     controller.observer = Observer::new(
         Arc::clone(&controller.world),
         Live::new(client, ONCE),
@@ -452,11 +435,42 @@ async fn what_ends_does_not_wait_until_it_is_known_which_policies_apply() {
         Arc::clone(&controller.clock),
         2,
     );
+    controller
+}
+
+#[tokio::test]
+async fn what_ends_does_not_wait_until_it_is_known_which_policies_apply() {
+    let cluster = Cluster::granted().await;
+    let controller = without_accounts(&cluster);
+    cluster.server.remove("accesspolicies", "p");
+    let policy = Name::new("tools", "p");
+    let _ = controller.world.write().policy(&policy, None);
     look(&controller).await.unwrap();
     assert_eq!(
         (cluster.phase().as_str(), cluster.managed().len()),
         ("Revoked", 0)
     );
+}
+
+#[tokio::test]
+async fn what_holds_nothing_waits_until_it_is_known_which_policies_apply() {
+    for (was_granted, has_objects) in [(false, false), (true, false), (false, true), (true, true)] {
+        let cluster = Cluster::granted().await;
+        if !was_granted {
+            cluster.server.change("accessrequests", "request", |it| {
+                it.as_object_mut().unwrap().remove("status");
+            });
+        }
+        if !has_objects {
+            for plural in ["rolebindings", "roles"] {
+                cluster.server.remove(plural, &super::grant_name());
+            }
+        }
+        let observer = without_accounts(&cluster).observer;
+        let seen = observer.live(&Cluster::request(), LiveLook::Whole).await;
+        let is_seen = was_granted || has_objects;
+        assert_eq!(seen.is_ok(), is_seen, "{was_granted} {has_objects}");
+    }
 }
 
 #[tokio::test]

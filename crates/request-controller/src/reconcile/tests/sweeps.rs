@@ -12,7 +12,7 @@ use http::{Request, Response, StatusCode};
 use kube::{Client, client::Body};
 use serde_json::Value;
 
-use super::guards::ONCE;
+use super::{grant_name, guards::ONCE};
 use crate::{
     api::Live,
     reconcile::Reconciler,
@@ -106,5 +106,30 @@ async fn without_one_of_the_pages_nothing_is_removed() {
         let cluster = on_page(2).await;
         assert_eq!(swept(&cluster, broken).await, (None, 0), "page {broken}");
         assert_eq!(cluster.managed().len(), 2, "page {broken}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_finalizer_keeps_is_left_until_it_is_gone() {
+    for (goes_meanwhile, left) in [(false, 1), (true, 0)] {
+        let cluster = Cluster::granted().await;
+        cluster.server.remove("accessrequests", "request");
+        cluster.server.change("rolebindings", &grant_name(), |it| {
+            it["metadata"]["deletionTimestamp"] = "2026-03-01T10:00:05Z".into();
+        });
+        if goes_meanwhile {
+            cluster.server.after("DELETE roles", |server| {
+                server.remove("rolebindings", &grant_name());
+            });
+        }
+        let controller = cluster.controller();
+        let expected = Swept {
+            managed: 2,
+            removed: 1,
+            left,
+        };
+        assert_eq!(sweep(&controller).await.unwrap(), expected);
+        let orphaned = controller.gauges.orphaned.get();
+        assert_eq!(usize::try_from(orphaned).unwrap(), left);
     }
 }

@@ -85,3 +85,18 @@ async fn what_changes_too_fast_is_told_later_and_forgotten_with_the_request() {
     controller.forget(&name);
     assert!(controller.paces.lock().unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_look_that_changes_nothing_drops_no_limit_of_what_is_told() {
+    let cluster = Cluster::new();
+    let controller = cluster.controller();
+    for _ in 0..3 {
+        controller
+            .request(&Cluster::request(), Instant::now())
+            .await
+            .unwrap();
+        cluster.fill(&controller);
+        assert_eq!(controller.paces.lock().unwrap().len(), 1);
+    }
+    assert_eq!(cluster.server.writes().len(), 1);
+}

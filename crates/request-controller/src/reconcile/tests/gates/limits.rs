@@ -1,7 +1,7 @@
 //! The cost of a gate, whatever the author of the pod writes.
 
-use super::*;
-use crate::{observe::LOOK, plan::gate};
+use super::{super::answers::Slow, *};
+use crate::{observe::LOOK, plan::gate, standing};
 
 #[tokio::test]
 async fn a_removal_that_is_refused_is_told_once_counted_and_tried_again_ever_more_seldom() {
@@ -129,6 +129,28 @@ async fn a_look_at_a_gate_that_takes_too_long_decides_nothing_and_is_repeated() 
     assert_kept(&cluster);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_answer_about_mounts_is_awaited_for_a_limited_time() {
+    let late = Some(Duration::from_secs(10));
+    for (takes, made, again) in [
+        (standing::LIMIT / 2, 1, None),
+        (standing::LIMIT * 2, 0, late),
+    ] {
+        let cluster = Cluster::gated("tools/harbor");
+        let mut controller = controller(&cluster);
+        controller.observer = Observer::new(
+            Arc::clone(&controller.world),
+            controller.live.clone(),
+            Arc::new(Slow(cluster.evaluator(), takes)),
+            Arc::clone(&controller.clock),
+            2,
+        );
+        assert_eq!(controller.gate(&pod()).await.unwrap(), again, "{takes:?}");
+        assert_eq!(cluster.server.all("accessrequests").len(), made);
+        assert_kept(&cluster);
+    }
+}
+
 /// Standing reviews ask about waiting requests, once a minute for all of them.
 #[tokio::test]
 async fn a_connector_whose_request_waits_is_asked_about_no_more() {
@@ -174,5 +196,26 @@ async fn requests_that_are_decided_count_as_long_as_they_are_kept_unless_they_ar
         } else {
             assert_kept(&cluster);
         }
+    }
+}
+
+/// The API server may answer in a moment: this is no refusal, and nobody is told.
+#[tokio::test]
+async fn a_removal_that_fails_for_now_is_tried_again_as_any_other_failure() {
+    for code in [
+        StatusCode::INTERNAL_SERVER_ERROR,
+        StatusCode::SERVICE_UNAVAILABLE,
+    ] {
+        let cluster = Cluster::gated("tools/harbor");
+        cluster.server.refuse("PATCH pods", code);
+        let controller = controller(&cluster);
+        learn(&controller, "true", "Release");
+        let error = controller.gate(&pod()).await.unwrap_err();
+        assert!(
+            matches!(error, ReconcileError::Apply(ApplyError::Call(_))),
+            "{error}"
+        );
+        assert_eq!(controller.metrics.gates_kept.get(), 0);
+        assert_kept(&cluster);
     }
 }
