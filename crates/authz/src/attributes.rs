@@ -163,6 +163,18 @@ mod tests {
     }
 
     #[test]
+    fn a_user_is_told_by_its_name_and_its_groups_alone() {
+        let user = User::service_account("devops", "builder");
+        let info = user.info();
+        let expected = UserInfo {
+            username: Some(user.name),
+            groups: Some(user.groups),
+            ..UserInfo::default()
+        };
+        assert_eq!(info, expected);
+    }
+
+    #[test]
     fn a_user_name_is_a_service_account_only_as_a_whole() {
         let is = |name: &str| {
             let name = name.to_owned();

@@ -148,7 +148,9 @@ mod tests {
             union([unsure("a"), unsure(""), unsure("b")]),
             unsure("a\nb")
         );
+        assert_eq!(union([unsure("a"), unsure("b")]), unsure("a\nb"));
         assert_eq!(union([unsure(""), unsure("b")]), unsure("b"));
+        assert_eq!(union([unsure("a"), unsure("")]), unsure("a"));
     }
 
     #[test]

@@ -118,19 +118,34 @@ mod tests {
         }
     }
 
+    #[derive(Debug)]
+    struct Asks;
+
+    impl Authorizer for Asks {
+        fn authorize(&self, _: &Attributes<'_>) -> Verdict {
+            Verdict::no_opinion(String::new())
+        }
+        fn learn(&self, _: &Attributes<'_>) -> Option<Learning> {
+            Some(Box::pin(std::future::ready(())))
+        }
+    }
+
     const ALLOWS: (&str, AuthorizerDecision) = ("allows", AuthorizerDecision::Allow);
     const DENIES: (&str, AuthorizerDecision) = ("denies", AuthorizerDecision::Deny);
     const UNSURE: (&str, AuthorizerDecision) = ("unsure", AuthorizerDecision::NoOpinion);
     /// The place of RBAC.
     const RBAC: (&str, AuthorizerDecision) = ("", AuthorizerDecision::NoOpinion);
 
-    fn ask(chain: &Chain, user: &User, binding: Option<&'static str>) -> ChainAnswer<&'static str> {
-        let attributes = Attributes {
+    fn question(user: &User) -> Attributes<'_> {
+        Attributes {
             user,
             verb: "get",
             target: Target::Path("/healthz"),
-        };
-        chain.answer(&attributes, |_| binding)
+        }
+    }
+
+    fn ask(chain: &Chain, user: &User, binding: Option<&'static str>) -> ChainAnswer<&'static str> {
+        chain.answer(&question(user), |_| binding)
     }
 
     fn answer(
@@ -195,11 +210,21 @@ mod tests {
             ask(&chain, &User::default(), Some("b")),
             ChainAnswer::AllowedByRbac("b")
         );
-        let attributes = Attributes {
-            user: &master,
-            verb: "get",
-            target: Target::Path("/healthz"),
+        assert!(chain.learn(&question(&master)).is_empty());
+    }
+
+    #[test]
+    fn what_any_authorizer_has_to_ask_elsewhere_is_waited_for() {
+        let unsure = Fixed(AuthorizerDecision::NoOpinion);
+        let chain = Chain {
+            links: vec![
+                ChainLink::Other("asks", Box::new(Asks)),
+                ChainLink::Rbac,
+                ChainLink::Other("knows", Box::new(unsure)),
+                ChainLink::Other("asks too", Box::new(Asks)),
+            ],
+            ..Chain::default()
         };
-        assert!(chain.learn(&attributes).is_empty());
+        assert_eq!(chain.learn(&question(&User::default())).len(), 2);
     }
 }

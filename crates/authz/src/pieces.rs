@@ -92,6 +92,18 @@ mod tests {
             let packed = Pieces::from(&*pieces);
             assert_eq!(packed.iter().collect::<Vec<_>>(), pieces);
             assert_eq!(packed.is_empty(), pieces.is_empty());
+            assert_eq!(format!("{packed:?}"), format!("{pieces:?}"));
+        }
+    }
+
+    /// Not every number is a character.
+    #[test]
+    fn a_text_of_any_length_comes_out_whole() {
+        let long = "x".repeat(5 * MORE);
+        for length in (0..long.len()).step_by(997) {
+            let pieces = [&long[..length], "end"];
+            let packed = Pieces::from(&pieces[..]);
+            assert!(packed.iter().eq(pieces), "{length} bytes");
         }
     }
 

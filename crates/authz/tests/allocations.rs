@@ -52,6 +52,16 @@ fn a_grant_without_its_reason_allocates_nothing() {
     });
 }
 
+/// The list of its rules, and the resources of its only rule in one piece.
+#[test]
+fn a_role_that_comes_again_unchanged_is_read_in_two_allocations() {
+    let mut index = index(10, Holders::One);
+    let role = Grant::new(3, Holders::One).role();
+    let mut applied = Ok(());
+    let cost = measure(|| applied = index.apply(&role));
+    assert_eq!((applied, cost.count_total), (Ok(()), 2));
+}
+
 #[test]
 fn a_chain_of_authorizers_adds_nothing() {
     each_size(|index, grant| {

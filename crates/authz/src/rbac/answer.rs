@@ -154,7 +154,11 @@ impl RbacIndex {
 
     /// The bindings of a view to a role. Walks the smaller set: all bindings to the role, or all bindings of
     /// the view.
-    fn bound<'a>(&'a self, view: View<'a>, role: RoleId) -> impl Iterator<Item = &'a Binding> {
+    pub(super) fn bound<'a>(
+        &'a self,
+        view: View<'a>,
+        role: RoleId,
+    ) -> impl Iterator<Item = &'a Binding> {
         let bound = self.roles.get(role.0).map(|role| &role.bound);
         let bound = bound.filter(|bound| bound.len() <= view.scope.bindings().len());
         let there = bound.is_none().then(|| view.scope.bindings());

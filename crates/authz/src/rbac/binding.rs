@@ -210,3 +210,22 @@ impl fmt::Display for AllowedBy<'_> {
         subject.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_parts_of_either_kind_that_stay_behind_are_a_trace() {
+        let mut common = Common::default();
+        assert!(common.is_empty());
+        let keys = common.keys.share(Keys::new(), |keys| keys);
+        assert!(!common.is_empty());
+        common.keys.give_back(keys);
+        assert!(common.is_empty());
+        let subjects = common.subjects.share(Vec::new(), Subjects::new);
+        assert!(!common.is_empty());
+        common.subjects.give_back(subjects);
+        assert!(common.is_empty());
+    }
+}

@@ -307,3 +307,91 @@ pub(super) fn asked<'a>(
     };
     [own, own_named, all, all_named, any_with, any_with_named]
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::rbac::v1::PolicyRule;
+
+    use super::*;
+    use crate::pool::TextPool;
+    use crate::rbac::role::{BoundBy, RoleKind, RoleRef};
+    use crate::rbac::rule::Rule;
+
+    const PLACE: RulePlace = RulePlace {
+        role: RoleId(0),
+        rule: 0,
+    };
+
+    /// One role, with one rule for objects of these resources and names.
+    fn roles(resources: &[&str], names: &[&str]) -> Slab<Role> {
+        let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+        let rule = PolicyRule {
+            resources: words(resources),
+            resource_names: words(names),
+            ..PolicyRule::default()
+        };
+        let mut roles = Slab::default();
+        roles.insert(Role {
+            namespace: None,
+            reference: RoleRef {
+                kind: RoleKind::ClusterRole,
+                name: "role".into(),
+            },
+            rules: Some(Box::new([Rule::new(&rule, &mut TextPool::default())])),
+            bound: BoundBy::default(),
+        });
+        roles
+    }
+
+    /// Whoever makes two keys collide gains nothing but a slow lookup.
+    #[test]
+    fn a_rule_is_found_by_its_whole_key_even_if_the_hash_of_another_one_is_the_same() {
+        let roles = roles(&["pods/log"], &["a"]);
+        let many = Many {
+            resource: "pods/log".into(),
+            name: Some("a".into()),
+            places: vec![PLACE],
+        };
+        let one = Posting::One {
+            place: PLACE,
+            pair: 0,
+        };
+        for posting in [one, Posting::Many(Box::new(many))] {
+            let stored = Hashed { hash: 7, posting };
+            for (hash, resource, subresource, name, found) in [
+                (7, "pods", "log", Some("a"), true),
+                (7, "pods/log", "", Some("a"), true),
+                (8, "pods", "log", Some("a"), false),
+                (7, "pods", "exec", Some("a"), false),
+                (7, "pods", "", Some("a"), false),
+                (7, "secrets", "log", Some("a"), false),
+                (7, "pods", "log", Some("b"), false),
+                (7, "pods", "log", None, false),
+            ] {
+                let key = Key {
+                    resource,
+                    subresource,
+                    name,
+                };
+                let is_for = stored.is_for(&roles, hash, key);
+                assert_eq!(is_for, found, "{hash} {key:?} {stored:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_that_repeats_a_resource_is_stored_once_and_without_its_key() {
+        let roles = roles(&["pods", "pods"], &[]);
+        let context = PostingContext {
+            roles: &roles,
+            hashing: &Hashing::default(),
+        };
+        let mut postings = Postings::default();
+        postings.insert(context, PLACE.role);
+        let stored: Vec<&Hashed> = postings.resources.iter().collect();
+        let [found] = stored.as_slice() else {
+            panic!("{stored:?}")
+        };
+        assert!(matches!(found.posting, Posting::One { .. }), "{found:?}");
+    }
+}

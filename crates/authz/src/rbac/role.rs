@@ -169,4 +169,15 @@ mod tests {
             assert_eq!(RoleKind::parse(kind).as_str(), kind);
         }
     }
+
+    /// Tenants choose the names, but not which of them collide.
+    #[test]
+    fn a_role_is_hashed_by_its_kind_its_name_and_the_key_of_its_table() {
+        let [table, other] = [(); 2].map(|()| Hashing::default());
+        let hash = RoleRef::hash(&table, &RoleKind::Role, "a");
+        assert_eq!(hash, RoleRef::hash(&table, &RoleKind::Role, "a"));
+        assert_ne!(hash, RoleRef::hash(&table, &RoleKind::Role, "b"));
+        assert_ne!(hash, RoleRef::hash(&table, &RoleKind::ClusterRole, "a"));
+        assert_ne!(hash, RoleRef::hash(&other, &RoleKind::Role, "a"));
+    }
 }

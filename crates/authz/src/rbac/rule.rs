@@ -240,6 +240,64 @@ mod tests {
         }
     }
 
+    /// Asks the rule itself, without the index that finds it by its resources.
+    #[test]
+    fn a_rule_covers_its_resources_whole_or_by_their_subresource() {
+        for (resources, resource, subresource, covered) in [
+            (&["pods"][..], "pods", "", true),
+            (&["services", "pods"], "pods", "", true),
+            (&["pods"], "services", "", false),
+            (&["pods"], "pods", "log", false),
+            (&["pods/log"], "pods", "log", true),
+            (&["pods/log"], "pods/log", "", true),
+            (&["pods/log"], "pods", "exec", false),
+            (&["pods/log"], "pods", "", false),
+            (&["*/log"], "pods", "log", true),
+            (&["*/log"], "pods", "exec", false),
+            (&["*"], "pods", "log", true),
+            (&[], "pods", "", false),
+        ] {
+            let rule = rule(PolicyRule {
+                api_groups: Some(words(&[""])),
+                resources: Some(words(resources)),
+                ..PolicyRule::default()
+            });
+            let request = ResourceRequest {
+                resource,
+                subresource,
+                ..ResourceRequest::default()
+            };
+            let allows = rule.allows("get", Target::Resource(request));
+            assert_eq!(allows, covered, "{resources:?} {resource} {subresource}");
+        }
+    }
+
+    #[test]
+    fn rules_share_all_but_their_resources_if_all_of_it_is_the_same() {
+        let base = PolicyRule {
+            verbs: words(&["get"]),
+            api_groups: Some(words(&["g"])),
+            resources: Some(words(&["pods"])),
+            resource_names: Some(words(&["n"])),
+            non_resource_urls: Some(words(&["/u"])),
+        };
+        let mut others = [(); 5].map(|()| base.clone());
+        let [resources, verbs, groups, names, urls] = &mut others;
+        resources.resources = Some(words(&["other"]));
+        verbs.verbs = words(&["other"]);
+        groups.api_groups = Some(words(&["other"]));
+        names.resource_names = Some(words(&["other"]));
+        urls.non_resource_urls = Some(words(&["other"]));
+
+        let mut shapes = TextPool::default();
+        let first = Rule::new(&base, &mut shapes);
+        let shared = others.map(|other| {
+            let other = Rule::new(&other, &mut shapes);
+            Arc::ptr_eq(&first.shape, &other.shape)
+        });
+        assert_eq!(shared, [true, false, false, false, false]);
+    }
+
     #[test]
     fn a_rule_is_listed_for_what_it_is_about() {
         for (resources, urls) in [

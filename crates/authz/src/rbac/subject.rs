@@ -246,9 +246,12 @@ pub(super) fn quote(f: &mut fmt::Formatter<'_>, pieces: &[&str]) -> fmt::Result 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::pool::TextPool;
 
     /// Few names, so that they match by chance, some with a colon where none belongs.
     const NAME: &str = "[ab](:[ab])?";
@@ -298,6 +301,18 @@ mod tests {
         let (namespace, name) = ("dev\"ops".into(), "ci".into());
         let account = Subject::ServiceAccount { namespace, name };
         assert_eq!(account.to_string(), r#"ServiceAccount "ci/dev\"ops""#);
+    }
+
+    #[test]
+    fn equal_lists_of_subjects_are_stored_once() {
+        let mut pool = TextPool::default();
+        let subjects = |count| vec![Subject::User("ada"); count];
+        for count in [0, 1, FEW, FEW + 1] {
+            let [one, same] = [(); 2].map(|()| pool.share(subjects(count), Subjects::new));
+            assert!(Arc::ptr_eq(&one, &same), "{count} subjects");
+            assert_eq!(*one, Subjects::new(subjects(count)));
+            assert_ne!(*one, Subjects::new(subjects(count + 1)));
+        }
     }
 
     proptest! {

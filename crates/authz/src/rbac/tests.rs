@@ -5,9 +5,10 @@ use std::cell::Cell;
 use k8s_openapi::api::rbac::v1 as rbac;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::candidates::{CandidateRoles, RoleSet};
-use super::reach::Reached;
+use super::candidates::{CandidateRoles, MissingRoles, RoleSet};
+use super::reach::{Reached, View};
 use super::rule::Rule;
+use super::scope::{FoundBy, Scope};
 use super::{RbacIndex, RoleId};
 use crate::pool::TextPool;
 use crate::{Attributes, Authorizer, ResourceRequest, Target, User};
@@ -80,6 +81,22 @@ fn harbor(resource: &str) -> ResourceRequest<'_> {
     }
 }
 
+fn question<'a>(user: &'a User, resource: &'a str) -> Attributes<'a> {
+    Attributes {
+        user,
+        verb: "*",
+        target: Target::Resource(harbor(resource)),
+    }
+}
+
+/// A grant with further bindings to its role, `bindings` in all.
+fn grant_of_many(index: &mut RbacIndex, bindings: usize) {
+    grant(index, 0);
+    for number in 1..bindings {
+        index.apply(&binding(number, "grant-0")).unwrap();
+    }
+}
+
 #[test]
 fn one_pod_meets_its_own_grant_and_none_of_the_others() {
     let mut index = RbacIndex::default();
@@ -90,11 +107,7 @@ fn one_pod_meets_its_own_grant_and_none_of_the_others() {
 
     let user = User::service_account("apps", "pipeline");
     let resource = pod(17);
-    let question = Attributes {
-        user: &user,
-        verb: "*",
-        target: Target::Resource(harbor(&resource)),
-    };
+    let question = question(&user, &resource);
     let names: Vec<_> = index
         .allowing(&question)
         .map(|grant| grant.binding.name())
@@ -111,11 +124,7 @@ fn a_list_deletes_what_it_does_not_show_and_an_empty_one_leaves_no_trace() {
     let user = User::service_account("apps", "pipeline");
     for number in 0..3 {
         let resource = pod(number);
-        let question = Attributes {
-            user: &user,
-            verb: "*",
-            target: Target::Resource(harbor(&resource)),
-        };
+        let question = question(&user, &resource);
         let allowing = index.allowing(&question).count();
         assert_eq!(allowing, usize::from(number == 1), "{number}");
     }
@@ -138,6 +147,30 @@ fn a_binding_without_subjects_is_not_forgotten_with_the_last_role_of_its_namespa
     index.delete(&role);
     index.delete(&alone);
     assert!(index.is_empty());
+}
+
+#[test]
+fn the_rules_of_a_role_are_a_trace_of_it_whatever_they_are_about() {
+    let rules = |resources: &[&str], urls: &[&str]| {
+        let words = |words: &[&str]| Some(words.iter().map(|&word| word.to_owned()).collect());
+        let mut role = role("role", String::new(), "harbor");
+        for rule in role.rules.iter_mut().flatten() {
+            rule.resources = words(resources);
+            rule.non_resource_urls = words(urls);
+        }
+        let mut index = RbacIndex::default();
+        index.apply(&role).unwrap();
+        let scope = index.scopes.get(Some("connectors"));
+        !scope.unwrap().postings.is_empty()
+    };
+    assert!(rules(&["pods"], &[]));
+    assert!(rules(&[], &["/healthz"]));
+    assert!(!rules(&[], &[]));
+
+    let mut scope = Scope::default();
+    assert!(scope.is_empty());
+    scope.missing.insert(RoleId(0));
+    assert!(!scope.is_empty());
 }
 
 #[test]
@@ -208,26 +241,132 @@ fn a_join_walks_the_smaller_side_only_and_finds_the_same() {
     assert_eq!(joined(5_000, 6), (found, 3));
     assert_eq!(joined(0, 10_000), (vec![], 0));
     assert_eq!(joined(5_000, 0), (vec![], 0));
+    // Up to eight roles are walked without a look at the other side.
+    let first = vec!["grant-0".to_owned()];
+    assert_eq!(joined(1, 16), (first.clone(), 8));
+    assert_eq!(joined(1, 18), (first, 1));
+}
+
+#[test]
+fn missing_roles_are_counted_and_walked_in_the_cluster_and_in_the_namespace() {
+    let set = |ids: &[u32]| ids.iter().map(|id| RoleId(*id)).collect();
+    let (cluster, own) = (set(&[1, 4, 5]), set(&[2, 7]));
+    for (namespace, expected) in [(None, &[1, 4, 5][..]), (Some(&own), &[1, 2, 4, 5, 7])] {
+        let missing = MissingRoles {
+            cluster: &cluster,
+            namespace,
+        };
+        assert_eq!(missing.at_most(), expected.len());
+        assert!(missing.roles().map(|role| role.0).eq(expected.to_vec()));
+    }
+}
+
+#[test]
+fn a_user_is_looked_up_by_its_name_and_each_group_and_no_further() {
+    let user = User::service_account("apps", "pipeline");
+    let names = (0..).map_while(|number| FoundBy::of(number, &user));
+    assert_eq!(names.count(), 1 + user.groups.len());
+}
+
+/// The scope is empty here, so what is found was found among the bindings of the role.
+#[test]
+fn up_to_eight_bindings_of_a_role_are_walked_and_more_are_looked_up_by_the_user() {
+    let user = User::service_account("apps", "pipeline");
+    for (bindings, walked) in [(1, 1), (8, 8), (9, 0), (10, 0)] {
+        let mut index = RbacIndex::default();
+        grant_of_many(&mut index, bindings);
+        let view = View {
+            name: Some("connectors"),
+            scope: &Scope::default(),
+        };
+        let first = Even {
+            below: 2,
+            asked: &Cell::new(0),
+        };
+        let found = Reached::new(&index, view, &user, first).count();
+        assert_eq!(found, walked, "{bindings} bindings");
+    }
+}
+
+/// The view has the bindings of another namespace here, so what is found was found among those of the role.
+#[test]
+fn the_bindings_of_a_role_are_walked_unless_its_namespace_has_fewer() {
+    for (bindings, walked) in [(2, 2), (3, 3), (4, 0)] {
+        let mut index = RbacIndex::default();
+        grant_of_many(&mut index, bindings);
+        for number in 0..3 {
+            let mut elsewhere = binding(number, "grant-0");
+            elsewhere.metadata.namespace = Some("other".to_owned());
+            index.apply(&elsewhere).unwrap();
+        }
+        let [_, other] = index.views("other");
+        let view = View {
+            name: Some("connectors"),
+            ..other.unwrap()
+        };
+        let found = index.bound(view, RoleId(0)).count();
+        assert_eq!(found, walked, "{bindings} bindings");
+    }
+}
+
+/// No reason is written in two pieces, and none takes much more memory than its text.
+#[test]
+fn a_reason_has_room_for_its_names_and_little_more() {
+    let long = |letter: &str| letter.repeat(63);
+    let (namespace, name) = (long("n"), long("u"));
+    let user = |name: &str, groups: &[&str]| User {
+        name: name.to_owned(),
+        groups: groups.iter().map(|&group| group.to_owned()).collect(),
+    };
+    for (kind, user) in [
+        ("User", user(&name, &[])),
+        ("Group", user("", &[&name])),
+        ("ServiceAccount", User::service_account(&namespace, &name)),
+    ] {
+        let mut role = role(&long("r"), pod(0), "harbor");
+        role.metadata.namespace = Some(namespace.clone());
+        let mut binding = binding(0, &long("r"));
+        binding.metadata.name = Some(long("b"));
+        binding.metadata.namespace = Some(namespace.clone());
+        for subject in binding.subjects.iter_mut().flatten() {
+            subject.kind = kind.to_owned();
+            subject.namespace = Some(namespace.clone());
+            subject.name.clone_from(&name);
+        }
+        let mut index = RbacIndex::default();
+        index.apply(&role).unwrap();
+        index.apply(&binding).unwrap();
+        let resource = pod(0);
+        let target = Target::Resource(ResourceRequest {
+            namespace: &namespace,
+            ..harbor(&resource)
+        });
+        let question = Attributes {
+            target,
+            ..question(&user, &resource)
+        };
+        let grant = index.allowing(&question).next().unwrap();
+        let (text, room) = (grant.to_string(), grant.room());
+        assert!(
+            (text.len()..text.len() + 96).contains(&room),
+            "{room} for {text}"
+        );
+    }
 }
 
 /// For a role bound to many users, a lookup costs one user no more than its own bindings.
 #[test]
 fn a_role_with_many_bindings_is_looked_up_by_the_user() {
     let mut index = RbacIndex::default();
-    grant(&mut index, 0);
-    for number in 1..GRANTS {
-        index.apply(&binding(number, "grant-0")).unwrap();
-    }
+    grant_of_many(&mut index, GRANTS);
     let resource = pod(0);
-    let question = |user| Attributes {
-        user,
-        verb: "*",
-        target: Target::Resource(harbor(&resource)),
-    };
     let everybody = User::service_account("apps", "pipeline");
-    assert_eq!(index.allowing(&question(&everybody)).count(), GRANTS);
+    assert_eq!(
+        index.allowing(&question(&everybody, &resource)).count(),
+        GRANTS
+    );
     let nobody = User::service_account("apps", "other");
-    assert_eq!(index.allowing(&question(&nobody)).count(), 0);
+    assert_eq!(index.allowing(&question(&nobody, &resource)).count(), 0);
     let who = index.who_can("*", Target::Resource(harbor(&resource)), 2, |_| true);
     assert_eq!(who.subjects.len(), 1);
 }
@@ -246,18 +385,11 @@ fn many_bindings_of_one_role_say_nothing_about_its_neighbours() {
             index.apply(&binding).unwrap();
         };
         other(&mut index, 1000);
-        grant(&mut index, 0);
-        for number in 1..bindings {
-            index.apply(&binding(number, "grant-0")).unwrap();
-        }
+        grant_of_many(&mut index, bindings);
         other(&mut index, 1001);
         let allowed = |user: &str, number: usize| {
             let (user, resource) = (User::service_account("apps", user), pod(number));
-            let question = Attributes {
-                user: &user,
-                verb: "*",
-                target: Target::Resource(harbor(&resource)),
-            };
+            let question = question(&user, &resource);
             index.allowing(&question).count()
         };
         assert_eq!(allowed("pipeline", 0), bindings);
@@ -280,11 +412,7 @@ fn a_missing_role_is_reported_only_to_those_that_it_is_bound_to() {
         }
         let reason = |user: &str| {
             let user = User::service_account("apps", user);
-            let question = Attributes {
-                user: &user,
-                verb: "*",
-                target: Target::Resource(harbor("connectors/apis")),
-            };
+            let question = question(&user, "connectors/apis");
             index.authorize(&question).reason
         };
         assert_eq!(reason("pipeline"), "", "{missing} missing roles");

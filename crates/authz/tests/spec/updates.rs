@@ -83,6 +83,24 @@ fn a_binding_that_changes_reaches_only_whom_it_names_now() {
 }
 
 #[test]
+fn a_binding_that_comes_again_unchanged_is_left_where_it_is() {
+    let alice = user("alice", "");
+    let mut index = RbacIndex::default();
+    index.apply(&reader()).unwrap();
+    index.apply(&alices()).unwrap();
+    let place = |index: &RbacIndex| {
+        let question = attributes(&alice, "get", on("ns", "pods"));
+        let grant = index.allowing(&question).next();
+        grant.map(|grant| grant.binding.name().as_ptr()).unwrap()
+    };
+    let before = place(&index);
+    index.apply(&alices()).unwrap();
+    assert_eq!(place(&index), before);
+    assert_eq!(index.reset([&alices()]), []);
+    assert_eq!(place(&index), before);
+}
+
+#[test]
 fn one_binding_of_two_may_go() {
     let alice = user("alice", "");
     let mut index = RbacIndex::default();
@@ -174,5 +192,14 @@ fn nothing_is_left_of_what_was_deleted() {
     index.delete(&reader());
     assert!(!index.is_empty());
     index.delete(&wide);
+    assert!(index.is_empty());
+    // Roles without rules are objects too, of the cluster alone or of a namespace alone.
+    index.apply(&cluster_role("bare", &[])).unwrap();
+    assert!(!index.is_empty());
+    index.delete(&cluster_role("bare", &[]));
+    assert!(index.is_empty());
+    index.apply(&role("ns", "bare", &[])).unwrap();
+    assert!(!index.is_empty());
+    index.delete(&role("ns", "bare", &[]));
     assert!(index.is_empty());
 }
