@@ -107,6 +107,7 @@ mod tests {
             text.starts_with("1000 templates cannot be parsed: "),
             "{text}"
         );
+        assert_eq!(text.matches("configuration `many`").count(), MOST_TOLD);
         assert!(text.len() < 400, "{text}");
     }
 

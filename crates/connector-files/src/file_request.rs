@@ -205,8 +205,12 @@ mod tests {
                 "{bad}: {error}"
             );
         }
-        let many = vec!["x"; MOST_NAMES + 1].join(",");
-        let error = names(&many).unwrap_err().to_string();
+        let many = |count: usize| {
+            let all: Vec<_> = (0..count).map(|it| format!("x{it}")).collect();
+            names(&all.join(","))
+        };
+        assert_eq!(many(MOST_NAMES).unwrap().configurations.len(), MOST_NAMES);
+        let error = many(MOST_NAMES + 1).unwrap_err().to_string();
         assert!(error.contains("it lists 65, use at most 64"), "{error}");
     }
 

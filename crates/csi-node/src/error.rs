@@ -395,6 +395,13 @@ mod tests {
     }
 
     #[test]
+    fn a_text_of_the_greatest_length_is_shown_whole() {
+        let whole = "x".repeat(LONGEST_TEXT);
+        assert_eq!(cut(whole.clone()), whole);
+        assert_eq!(cut(format!("{whole}x")), format!("{whole}…"));
+    }
+
+    #[test]
     fn texts_are_short_enough_for_an_event_and_begin_with_the_connector() {
         let error = PublishError::Waiting {
             connector: connector(),

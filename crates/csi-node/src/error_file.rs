@@ -91,6 +91,7 @@ mod tests {
         let message = PublishError::Denied(Box::new(refusal.clone())).text();
         let file = ErrorFile::of(&refusal, &message);
         assert!(file.text().ends_with("}\n"));
+        assert_eq!(format!("{file:?}"), "ErrorFile(..)");
         serde_json::from_str(file.text()).unwrap()
     }
 

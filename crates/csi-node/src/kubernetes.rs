@@ -123,6 +123,14 @@ pub(crate) trait Kubernetes: Send + Sync + 'static {
 mod tests {
     use super::EventWord;
 
+    #[test]
+    fn every_event_but_that_of_a_pod_that_waits_is_a_warning() {
+        for word in EventWord::ALL {
+            let waits = *word == EventWord::AccessPending;
+            assert_eq!(word.is_warning(), !waits, "{}", word.as_str());
+        }
+    }
+
     const POLICY: &str =
         include_str!("../../../charts/connectors-approval/templates/admission/node-events.yaml");
 

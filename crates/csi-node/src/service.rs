@@ -110,10 +110,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
             node: node_name,
             pods: PodsDir::new(&kubelet_dir),
             hold,
-            proxy: ProxyTokens {
-                audience: (!proxy_audience.is_empty()).then_some(proxy_audience),
-                lifetime: proxy_token_lifetime,
-            },
+            proxy: ProxyTokens::new(proxy_audience, proxy_token_lifetime),
             conflict: file_conflict.into(),
             page: rustix::param::page_size(),
         },
@@ -293,6 +290,17 @@ mod tests {
         assert!(!task.is_finished());
         said.send_replace(Some(false));
         assert!(task.await.unwrap().is_err());
+    }
+
+    #[test]
+    fn as_many_files_may_be_open_as_the_hard_limit_allows() {
+        let limit = || getrlimit(Resource::Nofile);
+        let Rlimit { maximum, .. } = limit();
+        // Little enough below it for the other tests of this process.
+        let current = maximum.map(|most| most - 1);
+        setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
+        allow_open_files();
+        assert_eq!(limit().current, maximum);
     }
 
     #[test]

@@ -118,10 +118,7 @@ pub(crate) const PROXY: &str = "connectors-proxy";
 
 /// The tokens that the driver object asks for.
 pub(crate) fn proxy_tokens() -> ProxyTokens {
-    ProxyTokens {
-        audience: Some(PROXY.to_owned()),
-        lifetime: Duration::from_hours(1),
-    }
+    ProxyTokens::new(PROXY.to_owned(), Duration::from_hours(1))
 }
 
 /// A volume of the usual pod.

@@ -59,6 +59,14 @@ pub(crate) struct ProxyTokens {
 }
 
 impl ProxyTokens {
+    /// The tokens for an audience. An empty one is none.
+    pub(crate) fn new(audience: String, lifetime: Duration) -> Self {
+        Self {
+            audience: (!audience.is_empty()).then_some(audience),
+            lifetime,
+        }
+    }
+
     /// Whether a new token lives as long as a pod wants. The text is that of the attribute.
     fn live(&self, wanted: Duration, written: &str) -> Result<(), AttributeError> {
         if self.audience.is_none() {

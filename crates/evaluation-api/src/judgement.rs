@@ -116,3 +116,69 @@ fn link(object: ObjectRef) -> v1::LineageObject {
         resource_version: object.resource_version,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use connectors_api::{judge::JudgeReason, reason::AccessCheckReady};
+
+    use super::*;
+
+    fn reference(name: &str) -> ObjectRef {
+        ObjectRef {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            uid: format!("{name}-uid"),
+            api_version: "tekton.dev/v1".to_owned(),
+            kind: "PipelineRun".to_owned(),
+            resource_version: "7".to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_object_is_sent_whole_with_the_objects_that_prove_its_run() {
+        let judged = ObjectJudgement {
+            object: reference("approval"),
+            state: "approved".to_owned(),
+            verdict: AccessCheckReady::AccessCheckPassed,
+            reason: JudgeReason::Approved.into(),
+            message: "Ann approved".to_owned(),
+            approved_by: vec!["ann".to_owned()],
+            approvals: vec![Approval {
+                user: "ann".to_owned(),
+                group: Some("owners".to_owned()),
+                message: None,
+            }],
+            lineage: vec![reference("run")],
+            run_creator: Some("bob".to_owned()),
+        };
+        let text = str::to_owned;
+        let expected = v1::ObjectResult {
+            api_version: text("tekton.dev/v1"),
+            kind: text("PipelineRun"),
+            namespace: text("shop"),
+            name: text("approval"),
+            uid: text("approval-uid"),
+            resource_version: text("7"),
+            state: text("approved"),
+            verdict: v1::CheckVerdict::Passed.into(),
+            reason: text("Approved"),
+            message: text("Ann approved"),
+            approved_by: vec![text("ann")],
+            lineage: vec![v1::LineageObject {
+                api_version: text("tekton.dev/v1"),
+                kind: text("PipelineRun"),
+                namespace: text("shop"),
+                name: text("run"),
+                uid: text("run-uid"),
+                resource_version: text("7"),
+            }],
+            approvals: vec![v1::Approval {
+                user: text("ann"),
+                group: text("owners"),
+                message: String::new(),
+            }],
+            run_creator: text("bob"),
+        };
+        assert_eq!(object(judged), expected);
+    }
+}

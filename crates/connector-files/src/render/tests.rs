@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
+use crate::limits::MOST_BYTES;
 
 mod merge;
 
@@ -474,19 +475,58 @@ fn all_files_of_a_volume_share_their_steps() {
         json!({"name": "a", "data": Value::Object(data.collect())})
     };
     assert!(Volume::with(&many(2), "a").files().is_ok());
-    let error = Volume::with(&many(40), "a")
+    for number in [40, MOST_FILES] {
+        let error = Volume::with(&many(number), "a").files().unwrap_err();
+        assert!(error.to_string().contains("steps"), "{number}: {error}");
+    }
+    let error = Volume::with(&many(MOST_FILES + 1), "a")
         .files()
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("steps"), "{error}");
-    let error = Volume::with(&many(65), "a").files().unwrap_err();
+        .unwrap_err();
     assert_eq!(error, FilesError::TooMuch);
+}
+
+#[test]
+fn no_text_no_value_and_no_output_of_a_template_is_larger_than_a_volume() {
+    let text = |bytes: usize| format!("{{{{/*{}*/}}}}", "x".repeat(bytes - 8));
+    let value = |bytes: usize| format!("{{{{ $x := repeat {bytes} \"x\" }}}}");
+    let output = |bytes: usize| {
+        let half = bytes / 2;
+        let rest = bytes - half;
+        format!("{{{{ repeat {half} \"x\" }}}}{{{{ repeat {rest} \"x\" }}}}")
+    };
+    let made = |template: &str| {
+        let mut volume = Volume::with(&one_file("a", "f", template), "a");
+        volume.token = None;
+        volume.files()
+    };
+    for (fits, too_large, told) in [
+        (
+            text(MOST_BYTES),
+            text(MOST_BYTES + 1),
+            "the text is longer than 262144 bytes",
+        ),
+        (
+            value(MOST_BYTES),
+            value(MOST_BYTES + 1),
+            "a value is larger than 262144 bytes",
+        ),
+        (
+            output(MOST_BYTES),
+            output(MOST_BYTES + 1),
+            "the output is longer than 262144 bytes",
+        ),
+    ] {
+        made(&fits).unwrap();
+        let error = made(&too_large).unwrap_err().to_string();
+        assert!(error.contains(told), "{told}: {error}");
+    }
 }
 
 #[test]
 fn no_printed_form_of_a_set_has_a_token() {
     let volume = Volume::of(vec![(connector("a", "oci", None), None)]);
-    assert!(!format!("{:?}", volume.files().unwrap()).contains("t0k3n"));
+    let printed = format!("{:?}", volume.files().unwrap());
+    assert_eq!(printed, r#"{"context.token"}"#);
 }
 
 #[test]

@@ -52,12 +52,6 @@ pub(crate) struct Live {
     metrics: Metrics,
 }
 
-impl fmt::Debug for Live {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Live")
-    }
-}
-
 /// Requests are read strictly: one with an unknown field is not ours.
 #[derive(Clone, Copy, Debug)]
 enum Strict {}

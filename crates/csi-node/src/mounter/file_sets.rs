@@ -67,7 +67,7 @@ impl FileSets<'_> {
     pub(super) fn hold(&self, files: &FileSet) -> Result<bool, MountError> {
         let names: BTreeSet<String> = files.iter().map(|(name, _)| name.to_owned()).collect();
         let Some(current) = self.current()? else {
-            return Ok(files.is_empty() && self.links()?.is_empty());
+            return Ok(files.is_empty());
         };
         if self.links()? != names {
             return Ok(false);
@@ -130,7 +130,7 @@ impl FileSets<'_> {
     fn links(&self) -> Result<BTreeSet<String>, MountError> {
         let mut links = BTreeSet::new();
         for name in self.0.names(".")? {
-            if name != FOLDER && self.0.linked(&name)?.as_deref() == Some(target(&name).as_str()) {
+            if self.0.linked(&name)?.as_deref() == Some(target(&name).as_str()) {
                 links.insert(name);
             }
         }

@@ -232,3 +232,51 @@ impl RootDir {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use rustix::fs::fcntl_getfl;
+
+    use super::*;
+
+    fn of(path: &Path) -> RootDir {
+        RootDir::new(File::open(path).unwrap().into(), path.to_owned())
+    }
+
+    #[test]
+    fn no_path_follows_a_link_or_leaves_the_folder_or_its_file_system() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("inside");
+        fs::create_dir_all(inside.join("sub")).unwrap();
+        fs::write(inside.join("sub/file"), "x").unwrap();
+        fs::write(folder.path().join("outside"), "x").unwrap();
+        symlink("sub", inside.join("link")).unwrap();
+        let root = of(&inside);
+        assert_eq!(root.read("sub/file", 9).unwrap(), Some(b"x".to_vec()));
+        let node = of(Path::new("/"));
+        for (root, path, expected) in [
+            (&root, "link/file", Errno::LOOP),
+            (&root, "../outside", Errno::XDEV),
+            (&node, "proc/version", Errno::XDEV),
+        ] {
+            let opened = root.open(path, OFlags::RDONLY, Mode::empty());
+            assert_eq!(opened.unwrap_err(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_folder_of_a_name_is_held_by_its_path_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("sub")).unwrap();
+        let root = of(folder.path());
+        let (parent, name) = root.parent("sub/file").unwrap();
+        assert_eq!(name, "file");
+        let flags = fcntl_getfl(&parent).unwrap();
+        assert!(
+            flags.contains(OFlags::PATH | OFlags::DIRECTORY),
+            "{flags:?}"
+        );
+    }
+}

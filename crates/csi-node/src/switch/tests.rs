@@ -140,6 +140,7 @@ fn config(data: &Value) -> Value {
 struct Followed {
     switch: Switch,
     readiness: Readiness,
+    told: SwitchMetrics,
     lines: mpsc::UnboundedSender<String>,
     _tasks: Tasks,
 }
@@ -150,6 +151,7 @@ fn followed(items: &Value) -> Followed {
     let (readiness, start) = Readiness::starting();
     start.ready();
     let tasks = Tasks::new();
+    let told = SwitchMetrics::register(&Registry::new()).unwrap();
     tokio::spawn(follow_config(
         server(items, receiver),
         "connectors-system".to_owned(),
@@ -157,13 +159,14 @@ fn followed(items: &Value) -> Followed {
         readiness.part("configuration"),
         (
             WatchMetrics::register(&Registry::new()).unwrap(),
-            SwitchMetrics::register(&Registry::new()).unwrap(),
+            told.clone(),
         ),
         tasks.stop(),
     ));
     Followed {
         switch,
         readiness,
+        told,
         lines,
         _tasks: tasks,
     }
@@ -197,10 +200,27 @@ async fn the_last_known_value_of_the_switch_holds() {
     ] {
         assert_eq!(followed.after("MODIFIED", &config(&odd)).await, Some(true));
     }
+    assert_eq!(followed.told.present.get(), 1);
     assert_eq!(followed.after("DELETED", &on).await, Some(true));
+    assert_eq!(followed.told.present.get(), 0);
     let off = config(&json!({"enable-connectors-approval": "false"}));
     assert_eq!(followed.after("ADDED", &off).await, Some(false));
     assert_eq!(followed.after("DELETED", &off).await, Some(false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_for_the_switch_hear_of_a_change_and_of_nothing_else() {
+    let [on, off] = ["true", "false"].map(|it| config(&json!({"enable-connectors-approval": it})));
+    let mut followed = followed(&json!([on]));
+    let mut heard = Vec::new();
+    followed.settled().await;
+    for object in [&on, &off, &off, &on] {
+        heard.push(followed.switch.has_changed().unwrap());
+        followed.switch.mark_unchanged();
+        followed.after("MODIFIED", object).await;
+    }
+    heard.push(followed.switch.has_changed().unwrap());
+    assert_eq!(heard, [true, false, true, false, true]);
 }
 
 #[tokio::test(start_paused = true)]

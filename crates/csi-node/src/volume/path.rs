@@ -70,29 +70,19 @@ impl PodsDir {
     /// The place of a path, if it is valid, whatever its id.
     pub(crate) fn at(&self, target: &Path) -> Option<VolumePath> {
         let parts: Vec<_> = target.strip_prefix(&self.0).ok()?.components().collect();
-        let [
-            Component::Normal(uid),
-            Component::Normal(volumes),
-            Component::Normal(plugin),
-            Component::Normal(volume),
-            Component::Normal(mount),
-        ] = parts.as_slice()
-        else {
+        let [Component::Normal(uid), _, _, Component::Normal(volume), _] = parts.as_slice() else {
             return None;
         };
         let (uid, volume) = (uid.to_str()?, volume.to_str()?);
-        let shape = *volumes == "volumes"
-            && *plugin == "kubernetes.io~csi"
-            && *mount == "mount"
-            && is_uid(uid)
-            && is_dns_label(volume);
         let place = VolumePath {
             pods: self.0.clone(),
             pod_uid: uid.to_owned(),
             volume: volume.to_owned(),
         };
-        // Two spellings of one path would be two volumes for the lock.
-        (shape && place.target().as_os_str() == target.as_os_str()).then_some(place)
+        // Byte for byte: the other parts are the kubelet's own, and two spellings of one path would be two volumes for
+        // the lock.
+        let is_same = place.target().as_os_str() == target.as_os_str();
+        (is_same && is_uid(uid) && is_dns_label(volume)).then_some(place)
     }
 }
 

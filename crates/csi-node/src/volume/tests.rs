@@ -141,6 +141,17 @@ fn a_call_without_its_necessary_parts_is_refused() {
     }
 }
 
+#[test]
+fn keys_and_values_count_together_up_to_the_longest_attributes() {
+    let parts = request().volume_context;
+    let others = parts.iter().filter(|(key, _)| *key != "connectors");
+    let others: usize = others.map(|(key, value)| key.len() + value.len()).sum();
+    let room = LONGEST_ATTRIBUTES - others - "connectors".len();
+    let error = |length: usize| attribute("connectors", &"a".repeat(length)).unwrap_err();
+    assert!(matches!(error(room), VolumeError::Attribute(_)));
+    assert_eq!(error(room + 1), VolumeError::TooLong);
+}
+
 fn capability(request: &mut NodePublishVolumeRequest, access: AccessType) {
     request.volume_capability = Some(VolumeCapability {
         access_mode: None,
@@ -277,10 +288,7 @@ fn a_token_lives_as_long_as_a_pod_wants_or_the_volume_is_refused() {
         let error = asked(attribute("token.expiration", bad)).unwrap_err();
         assert!(error.to_string().contains(told), "{bad}: {error}");
     }
-    let none = ProxyTokens {
-        audience: None,
-        ..proxy_tokens()
-    };
+    let none = ProxyTokens::new(String::new(), Duration::from_hours(1));
     let mut request = request();
     let key = "token.expiration".to_owned();
     request.volume_context.insert(key, "30m".to_owned());
@@ -375,7 +383,8 @@ fn the_token_for_the_proxy_is_there_if_the_kubelet_hands_one() {
 #[test]
 fn a_token_is_never_printed() {
     let publish = parse(&request()).unwrap();
-    assert!(!format!("{publish:?}").contains("the-token"));
+    let printed = format!("{publish:?}");
+    assert!(printed.contains("Token(..)") && !printed.contains("the-token"));
 }
 
 proptest! {

@@ -286,19 +286,31 @@ mod tests {
         }
         for (lacking, error) in [
             (
-                v1::PodAccess { request: None, ..granted.clone() },
+                v1::PodAccess {
+                    request: None,
+                    ..granted.clone()
+                },
                 AnswerError::NotGranted,
             ),
             (
-                v1::PodAccess { binding: None, ..granted.clone() },
+                v1::PodAccess {
+                    binding: None,
+                    ..granted.clone()
+                },
                 AnswerError::NoBinding,
             ),
             (
-                v1::PodAccess { pod: None, ..granted.clone() },
+                v1::PodAccess {
+                    pod: None,
+                    ..granted.clone()
+                },
                 AnswerError::Empty,
             ),
             (
-                v1::PodAccess { subject: None, ..granted },
+                v1::PodAccess {
+                    subject: None,
+                    ..granted
+                },
                 AnswerError::Empty,
             ),
         ] {

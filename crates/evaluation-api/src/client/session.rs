@@ -25,14 +25,12 @@ const UNWRITTEN: usize = 64;
 
 /// Runs until there are no watchers and no subscriptions.
 pub(super) async fn run(service: ClientParts, table: Arc<Table>) {
-    let mut pause = FIRST_PAUSE;
+    let mut pause = Duration::ZERO;
     while wanted(&table).await {
         let started = Instant::now();
         let ended = stream(&service, &table).await;
         table.lock().disconnected();
-        if started.elapsed() >= GOOD {
-            pause = FIRST_PAUSE;
-        }
+        pause = next_pause(pause, started.elapsed());
         match ended {
             Ok(()) => debug!("the stream of access answers ended"),
             Err(error) => {
@@ -45,8 +43,15 @@ pub(super) async fn run(service: ClientParts, table: Arc<Table>) {
             () = sleep(pause.mul_f64(rand::random_range(0.5..1.0))) => {}
             () = closed(&table) => return,
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+/// The pause after a stream that lasted so long. `last` is the pause before it; zero if there was none.
+fn next_pause(last: Duration, lasted: Duration) -> Duration {
+    if lasted >= GOOD {
+        return FIRST_PAUSE;
+    }
+    (last * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE)
 }
 
 /// Waits for the first question; false when there will be none.
@@ -128,5 +133,20 @@ async fn converse(
             },
             () = table.changed.notified() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_until_a_stream_lasted() {
+        let mut pause = Duration::ZERO;
+        for expected in [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000] {
+            pause = next_pause(pause, GOOD.mul_f64(0.999));
+            assert_eq!(pause, Duration::from_millis(expected));
+        }
+        assert_eq!(next_pause(pause, GOOD), FIRST_PAUSE);
     }
 }

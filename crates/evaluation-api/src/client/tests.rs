@@ -81,7 +81,7 @@ impl World {
 
 type CheckResult = Result<crate::access::AccessAnswer, EvaluationCallError>;
 
-fn question(connector: &str) -> AccessQuestion {
+pub(super) fn question(connector: &str) -> AccessQuestion {
     let text = str::to_owned;
     AccessQuestion::mount(
         ServiceAccountName {

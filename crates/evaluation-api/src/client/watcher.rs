@@ -228,3 +228,38 @@ fn unusable(message: String) -> Event {
         message,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::question;
+    use super::*;
+
+    #[test]
+    fn the_server_hears_of_the_end_of_those_questions_alone_that_it_knows() {
+        let mut questions = WatchedQuestions::default();
+        let add = |questions: &mut WatchedQuestions| {
+            let (events, _) = watch::channel(None);
+            questions.add(question("harbor"), events)
+        };
+        let never_said = add(&mut questions);
+        questions.remove(never_said);
+        questions.remove(77);
+        assert!(!questions.has_something_to_say());
+        assert_eq!(questions.say(), None);
+
+        let id = add(&mut questions);
+        assert!(questions.has_something_to_say());
+        let said = questions.say().unwrap().action.unwrap();
+        assert!(
+            matches!(&said, Action::Subscribe(it) if it.id == id),
+            "{said:?}"
+        );
+        assert!(!questions.has_something_to_say());
+
+        questions.remove(id);
+        assert!(questions.has_something_to_say());
+        let said = questions.say().unwrap().action;
+        assert_eq!(said, Some(Action::Unsubscribe(Unsubscribe { id })));
+        assert!(!questions.has_something_to_say());
+    }
+}

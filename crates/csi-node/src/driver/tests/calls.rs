@@ -315,7 +315,10 @@ async fn unpublishing_what_was_never_there_is_fine_and_an_incomplete_call_is_not
     };
     assert_eq!(at("unknown", &request().target_path).await, Ok(()));
     assert_eq!(at("unknown", "/no/such/path").await, Ok(()));
-    assert_eq!(at("unknown", "/").await, Err(Code::InvalidArgument));
+    for there_or_unknown in ["/", "/proc/version/mount"] {
+        let result = at("unknown", there_or_unknown).await;
+        assert_eq!(result, Err(Code::InvalidArgument), "{there_or_unknown}");
+    }
     assert_eq!(
         at("", &request().target_path).await,
         Err(Code::InvalidArgument)

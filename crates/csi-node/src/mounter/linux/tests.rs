@@ -618,6 +618,20 @@ fn a_link_on_the_way_is_not_followed() {
 }
 
 #[test]
+fn the_kubelets_folder_is_held_by_its_path_alone_and_no_other_program_gets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let scene = scene_at(folder.path());
+    let parent = parent(&scene.place).unwrap().unwrap();
+    let flags = rustix::fs::fcntl_getfl(&parent).unwrap();
+    assert!(
+        flags.contains(OFlags::PATH | OFlags::DIRECTORY),
+        "{flags:?}"
+    );
+    let flags = rustix::io::fcntl_getfd(&parent).unwrap();
+    assert!(flags.contains(rustix::io::FdFlags::CLOEXEC), "{flags:?}");
+}
+
+#[test]
 fn without_the_kubelets_folder_there_is_nothing_and_nothing_is_made() {
     if !inside("without_the_kubelets_folder_there_is_nothing_and_nothing_is_made") {
         return;
@@ -663,9 +677,11 @@ fn what_a_process_left_writable_is_sealed_by_the_next_look() {
         let forged = target.join("forged");
         fs::write(&forged, "").unwrap();
         fs::remove_file(&forged).unwrap();
+        assert!(!is_read_only(&mounted(&scene.place).unwrap()).unwrap());
         let found = scene.look();
         assert_eq!(matches!(found, OnDisk::Emptied(_)), is_emptied, "{found:?}");
         let error = fs::write(&forged, "").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
+        assert!(is_read_only(&mounted(&scene.place).unwrap()).unwrap());
     }
 }

@@ -57,7 +57,8 @@ fn a_target_and_a_token_come_back_as_they_were_sent() {
         token: "secret.token".to_owned(),
         target: target(),
     };
-    assert!(!format!("{asked:?}").contains("secret"));
+    let printed = format!("{asked:?}");
+    assert!(printed.contains("harbor") && !printed.contains("secret"));
     let mut wire = v1::ReviewTokenRequest::from(asked.clone());
     assert_eq!(TokenQuestion::try_from(wire.clone()), Ok(asked));
     wire.token.clear();
@@ -110,4 +111,13 @@ fn every_field_is_looked_at() {
         change(&mut wire);
         assert_eq!(AccessQuestion::<String>::try_from(wire), Err(error));
     }
+}
+
+#[test]
+fn the_longest_verb_and_the_longest_uid_are_accepted() {
+    let mut wire = question();
+    wire.verb = "x".repeat(LONGEST);
+    wire.pod.as_mut().unwrap().uid = "u".repeat(LONGEST);
+    let parsed = AccessQuestion::<String>::try_from(wire.clone()).unwrap();
+    assert_eq!(v1::AccessQuestion::from(parsed), wire);
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
-use connector_files::{FileConflict, FileContext, FileRequest, Tool, render};
+use connector_files::{FileConflict, FileContext, FileRequest, MOST_BYTES, Tool, render};
 use connectors_api::{Connector, ConnectorClass};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -118,6 +118,29 @@ fn newer_files_come_all_at_once_and_the_same_ones_are_not_written() {
     assert!(scene.refresh(&json!({})));
     assert_eq!(scene.root(), [".connector"]);
     assert!(!scene.refresh(&json!({})));
+    scene.clear();
+}
+
+#[test]
+fn the_first_file_and_one_of_the_greatest_size_are_compared_to_their_end() {
+    if !inside("files::the_first_file_and_one_of_the_greatest_size_are_compared_to_their_end") {
+        return;
+    }
+    let scene = scene();
+    scene.publish_files(&json!({}));
+    let largest = "x".repeat(MOST_BYTES);
+    let set = json!({"a": largest});
+    assert!(scene.refresh(&set));
+    assert_eq!(scene.file("a").as_deref(), Some(&*largest));
+    assert!(!scene.refresh(&set));
+    // One byte more is another content.
+    let root = mounted(&scene.place).unwrap();
+    remount(&root, hardened()).unwrap();
+    fs::write(scene.place.target().join("a"), format!("{largest}x")).unwrap();
+    seal(&root).unwrap();
+    assert!(scene.refresh(&set));
+    assert_eq!(scene.file("a").as_deref(), Some(&*largest));
+    drop(root);
     scene.clear();
 }
 

@@ -4,7 +4,10 @@ use rustix::param::page_size;
 use serde_json::json;
 
 use super::{files::files, *};
-use crate::content::memory_of_error;
+use crate::{
+    content::{INODE, memory_of_error},
+    testing::PAGE,
+};
 
 /// As the kernel says.
 fn measured(scene: &Scene) -> usize {
@@ -74,6 +77,34 @@ fn a_volume_takes_no_more_memory_than_is_counted_for_it_and_half_of_it_at_least_
         }
         scene.clear();
     }
+}
+
+#[test]
+fn a_volume_is_counted_by_the_pages_and_inodes_of_all_that_it_may_hold() {
+    for (connectors, set, pages, inodes) in [
+        (0, json!({}), 6, 12),
+        // A folder, six facts of which one is empty, and the earlier ones of two.
+        (1, json!({}), 6 + 7, 12 + 9),
+        (2, json!({}), 6 + 14, 12 + 18),
+        // Two copies and a link.
+        (0, json!({"a": ""}), 6, 12 + 3),
+        (0, json!({"a": "x".repeat(PAGE)}), 6 + 2, 12 + 3),
+        (
+            1,
+            json!({"a": "x".repeat(PAGE + 1), "b": "x"}),
+            6 + 7 + 4 + 2,
+            12 + 9 + 6,
+        ),
+    ] {
+        let content = Content {
+            facts: vec![facts("tools/git"); connectors],
+            files: files(&set),
+        };
+        let expected = pages * PAGE + inodes * INODE;
+        assert_eq!(content.memory(PAGE), expected, "{connectors} {pages}");
+    }
+    let error = memory_of_error(&errors::error(), PAGE);
+    assert_eq!(error, (6 + 1) * PAGE + (12 + 1) * INODE);
 }
 
 #[test]
