@@ -108,7 +108,7 @@ struct AuthState {
 }
 
 impl CallerReviews {
-    /// Starts with empty caches. Tokens of pods are of the product's audience, or of the proxy's if there is one.
+    /// Starts with empty caches. Tokens of pods are of the product's audience, or of the proxy's if that is not empty.
     #[must_use]
     pub fn new(
         client: Client,
@@ -118,7 +118,7 @@ impl CallerReviews {
     ) -> Self {
         Self(Arc::new(AuthState {
             client,
-            proxy_audience,
+            proxy_audience: proxy_audience.filter(|it| !it.is_empty()),
             quotas: Quotas::new(limits, metrics.clone()),
             metrics,
             unknown_reviews: Semaphore::new(UNKNOWN_REVIEWS),

@@ -320,6 +320,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_missing_standing_permission_is_known_for_other_pods_and_for_no_other_question() {
+        let (asked, other_pod) = (question(), another_pod());
+        let mut other_verb = question();
+        other_verb.verb = "get".to_owned();
+        let mut neighbour = Neighbour::default();
+        neighbour.of(asked.borrowed()).lacks_standing = true;
+        assert!(neighbour.of(other_pod.borrowed()).lacks_standing);
+        assert!(!neighbour.of(other_verb.borrowed()).lacks_standing);
+    }
+
     /// Refuses one pod.
     #[derive(Debug)]
     struct Refuses(&'static str);

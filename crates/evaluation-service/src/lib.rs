@@ -148,7 +148,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
             client.clone(),
             metrics.clone(),
             caller_limits,
-            (!proxy_audience.is_empty()).then_some(proxy_audience),
+            Some(proxy_audience),
         ),
         slots: Slots::new(rego.workers()),
         rego,

@@ -122,6 +122,18 @@ mod tests {
     use super::*;
     use crate::fixtures::policy;
 
+    #[test]
+    fn a_policy_is_read_up_to_the_length_that_an_api_server_stores() {
+        let read = |length: usize| {
+            let mut policy = b"{}".to_vec();
+            policy.resize(length, b' ');
+            read(ValidatePolicyRequest { policy })
+        };
+        assert!(read(LONGEST).is_ok());
+        let refused = read(LONGEST + 1).err();
+        assert!(matches!(refused, Some(Refused::PolicyTooLong)));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_module_that_nobody_had_time_for_is_told_with_its_place() {
         let policy = serde_json::to_value(policy("p")).unwrap();

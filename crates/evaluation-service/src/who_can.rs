@@ -223,6 +223,47 @@ mod tests {
         assert!(!who.is_cut);
     }
 
+    /// Puts in as many as are listed, and then one more.
+    fn ends_at_the_limit(
+        mut world: World,
+        put: impl Fn(&mut World, usize),
+        listed: fn(&WhoCan) -> usize,
+    ) {
+        (1..MOST).for_each(|number| put(&mut world, number));
+        for (number, is_cut) in [(MOST, false), (MOST + 1, true)] {
+            put(&mut world, number);
+            let who = who_can(&world, &target(), NOW);
+            assert_eq!((listed(&who), who.is_cut), (MOST, is_cut));
+        }
+    }
+
+    #[test]
+    fn bindings_are_listed_up_to_a_limit_and_it_is_told_when_some_are_left_out() {
+        let mut world = world();
+        let all = role("all", "connectors/apis");
+        world.chain.rbac.apply(&all).unwrap();
+        let mut binding = role_binding("all");
+        binding.metadata.labels = None;
+        let put = |world: &mut World, number| {
+            let mut binding = binding.clone();
+            binding.metadata.name = Some(format!("all-{number}"));
+            world.chain.rbac.apply(&binding).unwrap();
+        };
+        ends_at_the_limit(world, put, |who| who.standing.len());
+    }
+
+    #[test]
+    fn pods_are_listed_up_to_a_limit_and_it_is_told_when_some_are_left_out() {
+        let granted = request("a", "Granted");
+        let put = |world: &mut World, number| {
+            let mut request = granted.clone();
+            request.metadata.name = Some(format!("a-{number}"));
+            request.spec.context.object_ref.uid = Some(format!("pod-{number}"));
+            world.requests.apply(request);
+        };
+        ends_at_the_limit(world(), put, |who| who.pods.len());
+    }
+
     #[test]
     fn a_binding_of_ours_on_its_way_out_and_one_without_a_role_list_nobody() {
         let mut world = world();

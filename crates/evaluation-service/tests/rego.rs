@@ -299,10 +299,18 @@ fn a_worker_opens_no_file_and_starts_no_process() {
     let mut first = [0; 1];
     std::io::Read::read_exact(worker.stdout.as_mut().unwrap(), &mut first).unwrap();
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", worker.id())).unwrap();
-    for what in ["Max open files", "Max processes", "Max file size"] {
+    for (what, expected) in [
+        ("Max open files", ["0", "0"]),
+        ("Max processes", ["0", "0"]),
+        ("Max file size", ["0", "0"]),
+        ("Max core file size", ["0", "0"]),
+        ("Max address space", ["134217728", "134217728"]),
+        // The job's second, and two more until it ends without its service.
+        ("Max cpu time", ["3", "unlimited"]),
+    ] {
         let limit = limits.lines().find_map(|line| line.strip_prefix(what));
         let numbers: Vec<&str> = limit.unwrap().split_whitespace().take(2).collect();
-        assert_eq!(numbers, ["0", "0"], "{what}");
+        assert_eq!(numbers, expected, "{what}");
     }
     drop(input);
     assert!(worker.wait().unwrap().success());

@@ -13,7 +13,7 @@ use super::{Caller, CallerReviews};
 use crate::error::Refused;
 
 /// Longer than any service account token.
-const LONGEST: usize = 16 * 1024;
+pub(super) const LONGEST: usize = 16 * 1024;
 
 /// A pod, and its service account.
 #[derive(Clone, Debug, PartialEq, Eq)]

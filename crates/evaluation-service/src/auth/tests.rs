@@ -1,4 +1,5 @@
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,10 +16,13 @@ use tokio::time::{Instant, advance};
 
 use super::*;
 
+fn token(audience: &str, subject: &str) -> String {
+    let claims = json!({"aud": audience, "exp": clock::now().as_second() + 3600, "sub": subject});
+    format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
+}
+
 fn claiming(subject: &str) -> HeaderMap {
-    let claims =
-        json!({"aud": TOKEN_AUDIENCE, "exp": clock::now().as_second() + 3600, "sub": subject});
-    let token = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let token = token(TOKEN_AUDIENCE, subject);
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
     headers
@@ -48,7 +52,7 @@ fn callers() -> (CallerReviews, Arc<AtomicUsize>) {
                     "authenticated": true, "audiences": [TOKEN_AUDIENCE], "user": {"username": "good"},
                 }),
                 "bad" => json!({"authenticated": false}),
-                _ => std::future::pending().await,
+                _ => pending().await,
             };
             counted.fetch_add(1, Ordering::Relaxed);
             Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(review.to_string()))))
@@ -99,9 +103,7 @@ async fn questions_about_tokens_keep_nobody_from_being_authenticated() {
     let good = claiming("good");
     callers.authenticate(&good).await.unwrap();
     advance(TOKEN_HOLDS).await;
-    let exp = clock::now().as_second() + 3600;
-    let claims = json!({"aud": evaluation_api::POD_TOKEN_AUDIENCE, "exp": exp, "sub": "slow"});
-    let slow = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let slow = token(evaluation_api::POD_TOKEN_AUDIENCE, "slow");
     let mut asking = tokio::task::JoinSet::new();
     for number in 0..20 {
         let user = UserInfo {
@@ -121,6 +123,42 @@ async fn questions_about_tokens_keep_nobody_from_being_authenticated() {
     assert_eq!(before.elapsed(), Duration::ZERO);
     assert_eq!(callers.0.access_reviews.available_permits(), ACCESS_REVIEWS);
     assert_eq!(answers.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_token_in_a_question_that_is_too_long_or_no_plain_text_is_not_reviewed() {
+    let (callers, answers) = callers();
+    let caller = callers.0.caller(UserInfo::default()).unwrap();
+    let short = token(evaluation_api::POD_TOKEN_AUDIENCE, "good");
+    let padded = |length: usize| format!("{short}{}", "c".repeat(length - short.len()));
+    // The first is reviewed, and is for another audience. Nobody reviews the others.
+    for odd in [
+        padded(subject::LONGEST),
+        padded(subject::LONGEST + 1),
+        format!("{short} "),
+        format!("{short}\u{e9}"),
+    ] {
+        let refused = callers.owner_of(&caller, &odd).await.err();
+        assert!(matches!(refused, Some(Refused::SubjectToken)));
+        assert_eq!(answers.load(Ordering::Relaxed), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_empty_audience_of_the_proxy_is_none() {
+    let service =
+        tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
+    let client = Client::new(service, "default");
+    let metrics = Metrics::register(&Registry::new()).unwrap();
+    for (set, expected) in [
+        (None, None),
+        (Some(""), None),
+        (Some("proxy"), Some("proxy")),
+    ] {
+        let set = set.map(str::to_owned);
+        let callers = CallerReviews::new(client.clone(), metrics.clone(), LIMITS, set);
+        assert_eq!(callers.0.proxy_audience.as_deref(), expected);
+    }
 }
 
 #[tokio::test(start_paused = true)]

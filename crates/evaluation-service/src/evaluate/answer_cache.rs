@@ -108,7 +108,11 @@ impl AnswerCache {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{BuildHasher, RandomState};
+
+    use evaluation_api::access::wire_time;
     use evaluation_api::v1::CheckVerdict;
+    use jiff::Timestamp;
 
     use super::*;
 
@@ -152,6 +156,8 @@ mod tests {
         let known = cache.recall(&question("a")).unwrap();
         assert_eq!(known.namespace, "tools");
         assert_eq!(known.answer, answer(CheckVerdict::Passed));
+        let texts = question("a").encoded_len() + "tools".len() + known.answer.encoded_len();
+        assert_eq!(cache.0.size(), (1, texts + OVERHEAD));
     }
 
     type Change = fn(&mut EvaluateChecksRequest);
@@ -160,7 +166,7 @@ mod tests {
     fn any_other_byte_is_another_question() {
         let cache = AnswerCache::default();
         keep(&cache, "a");
-        let changes: [Change; 10] = [
+        let changes: [Change; 12] = [
             |it| it.policy.push(b' '),
             |it| it.context_object.clear(),
             |it| it.connector.push('2'),
@@ -171,11 +177,17 @@ mod tests {
             |it| it.candidates[0].objects[0][0] = b'b',
             |it| it.candidates[0].objects.push(b"a".to_vec()),
             |it| it.candidates.push(Candidates::default()),
+            |it| it.lineage.push(b"run".to_vec()),
+            |it| it.creators_since = Some(wire_time(Timestamp::UNIX_EPOCH)),
         ];
+        let hashing = RandomState::new();
+        let hash = |asked: &Arc<_>| hashing.hash_one(QuestionBytes(Arc::clone(asked)));
         for change in changes {
             let mut other = question("a");
             change(Arc::make_mut(&mut other));
             assert!(!knows(&cache, &other), "{other:?}");
+            // Otherwise one caller could make each search of the cache slow.
+            assert_ne!(hash(&other), hash(&question("a")), "{other:?}");
         }
     }
 

@@ -123,9 +123,12 @@ mod tests {
     #[test]
     fn the_same_bytes_are_read_once_and_say_where_the_policy_is() {
         let policies = ParsedPolicies::default();
-        assert!(known(&policies, &text("a")).is_none());
+        assert!(policies.find(&text("a")).unwrap().is_new());
         let policy = keep(&policies, &text("a"));
         assert!(Arc::ptr_eq(&known(&policies, &text("a")).unwrap(), &policy));
+        assert!(!policies.find(&text("a")).unwrap().is_new());
+        // Its text is kept beside what was read from it.
+        assert_eq!(policies.0.size(), (1, text("a").len() * 9));
         assert_eq!(policies.find(&text("a")).unwrap().namespace(), "tools");
         assert_eq!(policies.find(&text("b")).unwrap().namespace(), "tools");
     }

@@ -70,3 +70,27 @@ async fn an_answer_that_lacks_modules_is_not_told_again_for_the_same_question() 
     assert_eq!(began.elapsed(), ALL_REGO);
     assert!(!judged.is_certain);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_question_with_too_many_objects_for_modules_is_refused_as_a_whole() {
+    let (memory, slots, pool) = (
+        JsonMemory::default(),
+        Slots::new(1),
+        WorkerPool::without_workers(),
+    );
+    let slot = slots.take("tools", Purpose::New).await.unwrap();
+    let _busy = slot.worker().await;
+    for (count, expected) in [(MOST_REGO, None), (MOST_REGO + 1, Some(MOST_REGO + 1))] {
+        let mut asked = asked(1);
+        let objects = &mut asked.candidates[0].objects;
+        *objects = vec![objects[0].clone(); count];
+        let policy = ParsedPolicies::default().find(&asked.policy).unwrap();
+        let judged = judge(policy, &Arc::new(asked), &pool, &slot, &memory).await;
+        let refused = match judged {
+            Ok(_) => None,
+            Err(Refused::TooMuchRego(jobs)) => Some(jobs),
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(refused, expected);
+    }
+}

@@ -309,15 +309,11 @@ fn checks_are_told_object_by_object_as_the_request_shows_them() {
     assert!(two.approvals.is_empty() && two.lineage.is_empty());
     let creators = [one, two].map(|it| it.run_creator.as_str());
     assert_eq!(creators, ["carol", ""]);
-    assert_eq!(
-        (gate.kind.as_str(), gate.reason.as_str()),
-        ("ConfigMap", "")
-    );
+    let said = [&gate.check, &gate.api_version, &gate.kind, &gate.reason];
+    assert_eq!(said, ["gate", "v1", "ConfigMap", ""]);
     assert!(old.objects.is_empty());
-    assert_eq!(
-        (old.reason.as_str(), old.message.as_str()),
-        ("NothingFound", "nothing yet")
-    );
+    let said = [&old.check, &old.reason, &old.message];
+    assert_eq!(said, ["old", "NothingFound", "nothing yet"]);
     assert_eq!(
         (former.name.as_str(), former.grant_state.as_str()),
         ("former", "Ended")

@@ -38,3 +38,19 @@ impl<T: Unpin> HttpBody for GuardedBody<T> {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    #[test]
+    fn it_is_as_long_as_the_answer_in_it() {
+        let answer = Body::new(Full::new(Bytes::from_static(b"answer")));
+        let guarded = GuardedBody::new(answer, ());
+        assert_eq!(guarded.size_hint().exact(), Some(6));
+        assert!(!guarded.is_end_stream());
+        assert!(GuardedBody::new(Body::empty(), ()).is_end_stream());
+    }
+}

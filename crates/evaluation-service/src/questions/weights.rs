@@ -63,6 +63,16 @@ mod tests {
     use allocation_counter::measure;
 
     use super::*;
+    use crate::fixtures;
+
+    #[test]
+    fn a_question_weighs_the_names_of_its_pod_as_well() {
+        let mut asked = fixtures::question();
+        let with_pod = question(&asked);
+        let pod = asked.pod.take().unwrap();
+        let names = pod.name.capacity() + pod.uid.capacity();
+        assert_eq!(with_pod, question(&asked) + names);
+    }
 
     #[test]
     fn an_entry_weighs_its_part_of_a_table_that_grows() {

@@ -104,9 +104,13 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use http_body_util::Full;
     use hyper::body::Bytes;
     use tokio::time::sleep;
+    use tower::ServiceExt;
+    use tower::util::{BoxCloneSyncService, future_service};
 
     use super::*;
 
@@ -140,6 +144,17 @@ mod tests {
             () = ended => {}
         }
         assert_eq!(started.elapsed(), LIMIT * 21 + LIMIT / 2);
+    }
+
+    #[tokio::test]
+    async fn a_counted_service_is_ready_when_the_one_in_it_is() {
+        type Inner = BoxCloneSyncService<Request<()>, Response<Body>, Infallible>;
+        let mut service = CountedService {
+            inner: future_service(pending::<Result<Inner, Infallible>>()),
+            calls: Calls::default(),
+        };
+        let ready = ServiceExt::<Request<()>>::ready(&mut service);
+        assert!(ready.now_or_never().is_none());
     }
 
     #[tokio::test]

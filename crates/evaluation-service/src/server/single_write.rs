@@ -40,3 +40,27 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SingleWrite<S> {
         Pin::new(&mut self.0).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, BufWriter, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_and_what_was_kept_back_reach_the_other_side() {
+        let (near, mut far) = duplex(64);
+        let mut near = SingleWrite(BufWriter::new(near));
+        assert!(!near.is_write_vectored());
+        let mut heard = [0; 8];
+        near.write_all(b"answer").await.unwrap();
+        assert!(far.read(&mut heard).now_or_never().is_none());
+        near.flush().await.unwrap();
+        let length = far.read(&mut heard).now_or_never().unwrap().unwrap();
+        assert_eq!(&heard[..length], b"answer");
+        near.shutdown().await.unwrap();
+        let end = far.read(&mut heard).now_or_never().unwrap();
+        assert_eq!(end.unwrap(), 0);
+    }
+}

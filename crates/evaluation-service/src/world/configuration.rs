@@ -134,6 +134,19 @@ mod tests {
     }
 
     #[test]
+    fn an_unreadable_config_map_is_present_and_a_deleted_one_is_not() {
+        let mut told = Told::new();
+        for (heard, expected) in [
+            (data(&[]), 1),
+            (ConfigMapState::Gone, 0),
+            (ConfigMapState::Unreadable, 1),
+        ] {
+            told.hear(heard);
+            assert_eq!(told.metrics.config_present.get(), expected);
+        }
+    }
+
+    #[test]
     fn the_keys_of_namespaces_follow_the_configuration() {
         let mut told = Told::new();
         for (keys, expected) in [

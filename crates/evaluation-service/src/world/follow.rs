@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
     use crate::access_decision::target;
-    use crate::fixtures::{POD_FORM, question, request, role, role_binding};
+    use crate::fixtures::{POD_FORM, policy, question, request, role, role_binding};
     use crate::world::Tuple;
     use crate::world::{DECIDING, WorldChange};
 
@@ -314,6 +314,31 @@ mod tests {
             metrics.dropped.with_label_values(&["accessrequests"]).get(),
             1
         );
+    }
+
+    #[test]
+    fn labels_of_namespaces_are_listed_and_only_new_policies_and_connectors_are_told() {
+        let (shared, metrics) = (Shared::default(), metrics());
+        let mut changes = shared.changes();
+        let home = guarded(r#"{"metadata":{"name":"devops"}}"#);
+        let mut listed = None;
+        for event in [Event::Init, Event::InitApply(home), Event::InitDone] {
+            take::<PartialObjectMeta<Namespace>, Labelled>(&shared, &metrics, event, &mut listed);
+        }
+        assert!(shared.read().catalog.namespace("devops").is_some());
+        assert!(changes.try_recv().is_err());
+        let policy = serde_json::to_string(&policy("p")).unwrap();
+        for is_new in [true, false] {
+            let event = Event::Apply(guarded(&policy));
+            take::<AccessPolicy, Strict>(&shared, &metrics, event, &mut None);
+            let harbor = guarded(r#"{"metadata":{"namespace":"tools","name":"harbor"}}"#);
+            let event = Event::Apply(harbor);
+            take::<connector::Selectable, Labelled>(&shared, &metrics, event, &mut None);
+            for _ in 0..2 {
+                let told = is_new.then(|| WorldChange::Namespace("tools".to_owned()));
+                assert_eq!(changes.try_recv().ok(), told);
+            }
+        }
     }
 
     #[test]

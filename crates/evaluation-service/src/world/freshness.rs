@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::clock;
 use http::Request;
 use http::header::{ACCEPT, HeaderValue};
-use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use hyper::body::{Body as HttpBody, Bytes, Frame};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::client::Body;
@@ -133,14 +133,6 @@ impl<F: Fn(Timestamp) + Unpin> HttpBody for Listened<F> {
             self.unsaid = clock::now().checked_sub(DELIVERY).ok();
         }
         Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

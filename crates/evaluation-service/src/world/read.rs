@@ -212,8 +212,13 @@ mod tests {
         let problem = <Rbac as Parse<RoleBinding>>::parse(&odd.to_string()).unwrap_err();
         assert!(problem.starts_with("subjects: "), "{problem}");
         assert!(!problem.contains("hunter2"), "{problem}");
-        for text in ["[]", "{", r#"{"metadata":[]}"#] {
-            assert!(<Strict as Parse<AccessRequest>>::parse(text).is_err());
+        for (text, expected) in [
+            ("[]", "expected an object"),
+            ("{", "EOF"),
+            (r#"{"metadata":[]}"#, "expected its metadata"),
+        ] {
+            let problem = <Strict as Parse<AccessRequest>>::parse(text).unwrap_err();
+            assert!(problem.contains(expected), "{problem}");
             assert!(<Rbac as Parse<Role>>::parse(text).is_err());
         }
     }

@@ -246,6 +246,16 @@ async fn a_message_with_many_questions_has_to_come_soon() {
 }
 
 #[tokio::test]
+async fn a_call_of_the_same_name_of_another_service_is_unknown() {
+    let world = World::new().await;
+    let path = "/another.v1.Evaluation/BatchCheckAccess";
+    let unknown = timeout(SOON, half_said(world.channel(), path))
+        .await
+        .unwrap();
+    assert_eq!(unknown.code(), Code::Unimplemented, "{unknown:?}");
+}
+
+#[tokio::test]
 async fn one_question_is_short_and_whoever_sends_more_is_refused() {
     let world = World::new().await;
     let mut long = question();

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use connectors_api::access_request::GrantState;
+use connectors_api::pod_grant::RequestFacts;
 use connectors_api::reason::{AccessPermissionSync, Ready};
 use connectors_api::{AccessRequestCondition, Condition, request_order};
 use evaluation_api::access::AccessQuestion;
@@ -68,10 +69,30 @@ fn what_is_being_deleted_decides_nothing() {
     let mut requests = KnownRequests::default();
     let mut going = request("a", "Rejected");
     going.metadata.deletion_timestamp = Some(Time("2026-01-02T00:00:00Z".parse().unwrap()));
+    let known = KnownRequest::read(going.clone()).unwrap();
+    assert!(RequestFacts::is_deleting(&known));
     requests.apply(going);
     assert_eq!(deciding(&requests), None);
     requests.apply(request("b", "Pending"));
     assert_eq!(deciding(&requests), Some("uid-b"));
+}
+
+#[test]
+fn requests_are_listed_for_one_permission_of_one_connector() {
+    let mut requests = KnownRequests::default();
+    for (name, change) in [
+        ("a", (|_| {}) as fn(&mut AccessRequest)),
+        ("b", |it| it.spec.permission = Permission::Proxy),
+        ("c", |it| it.spec.connector_ref.name = "gitlab".to_owned()),
+        ("d", |it| it.metadata.namespace = Some("other".to_owned())),
+    ] {
+        let mut request = request(name, "Granted");
+        change(&mut request);
+        requests.apply(request);
+    }
+    let listed = requests.deciding_for("tools", "harbor", Permission::Apis);
+    let listed: Vec<_> = listed.map(|it| &*it.name).collect();
+    assert_eq!(listed, ["a"]);
 }
 
 #[test]
