@@ -21,7 +21,7 @@ use service_kit::{
         worker,
     },
     lease::{Election, LeaseTerms},
-    readiness::Readiness,
+    readiness::{Readiness, ReadinessPart},
     retry::{Backoff, RetryPolicy},
     shutdown::{Stop, Tasks},
     watches::WatchMetrics,
@@ -41,7 +41,7 @@ use crate::{
     plan::{self, Terms},
     reconcile::Reconciler,
     standing::StandingReviews,
-    watches::{self, RequestFeeds},
+    watches::{self, Caches, RequestFeeds},
 };
 
 /// The name of the leader's lease, and of this controller in metrics.
@@ -190,7 +190,7 @@ pub(crate) fn queue(world: Arc<World>) -> Queue<Job> {
     })
 }
 
-/// Starts everything that fills the caches. The caches are complete when the returned `Readiness` is ready.
+/// Starts everything that fills the caches.
 fn watch(
     tasks: &mut Tasks,
     reconciler: &Arc<Reconciler>,
@@ -198,9 +198,9 @@ fn watch(
     client: Client,
     metrics: WatchMetrics,
     namespace: String,
-) -> Readiness {
+) -> Caches {
     let stop = tasks.stop();
-    let (caches, all_taken) = Readiness::starting();
+    let (caches, all_taken) = Caches::starting();
     let sink = sink(reconciler);
     let world = &reconciler.world;
     let feeds = RequestFeeds {
@@ -214,7 +214,7 @@ fn watch(
     };
     let watches = feeds.start(readiness, &caches, stop.clone());
     tasks.spawn_infallible("watches", watches);
-    all_taken.ready();
+    all_taken.into_iter().for_each(ReadinessPart::ready);
     let kinds = dynamic::follow(
         client,
         Arc::clone(world),

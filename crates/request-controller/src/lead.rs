@@ -22,6 +22,7 @@ use crate::{
     cache::{Job, KindState},
     reconcile::Reconciler,
     sweep::{Swept, sweep},
+    watches::Caches,
 };
 
 /// The limit of the first reconciliation of all requests with a grant, before the rest begins.
@@ -38,7 +39,7 @@ pub struct Leading {
     /// Reconciles requests.
     pub reconciler: Arc<Reconciler>,
     /// Whether the caches are complete.
-    pub caches: Readiness,
+    pub caches: Caches,
     /// How often everything managed is compared with the requests.
     pub every: Duration,
 }
@@ -67,9 +68,9 @@ impl Leader for Leading {
     }
 }
 
-async fn begin(reconciler: &Reconciler, caches: &Readiness, every: Duration) {
-    let swept = swept(reconciler, PAUSES).await;
-    caches_known(reconciler, caches, every, swept).await;
+async fn begin(reconciler: &Reconciler, caches: &Caches, every: Duration) {
+    let mut last = swept(reconciler, PAUSES).await;
+    caches_known(reconciler, &caches.of_grants, every, &mut last).await;
     kinds_known(reconciler).await;
     let holding: Vec<_> = {
         let state = reconciler.world.read();
@@ -86,17 +87,18 @@ async fn begin(reconciler: &Reconciler, caches: &Readiness, every: Duration) {
     reconciler.queue.open(Urgency::Urgent);
     let is_drained = || reconciler.queue.is_drained(Urgency::Urgent);
     wait_until(is_drained, MOMENT, FIRST_LOOK).await;
+    caches_known(reconciler, &caches.complete, every, &mut last).await;
     wake_all(reconciler);
     reconciler.queue.open(Urgency::Normal);
 }
 
-/// Waits until all caches are complete. Meanwhile the sweep is repeated, so that stray grants are removed even if a
+/// Waits until these caches are complete. Meanwhile the sweep is repeated, so that stray grants are removed even if a
 /// kind is unavailable for long.
 async fn caches_known(
     reconciler: &Reconciler,
     caches: &Readiness,
     every: Duration,
-    mut last: Swept,
+    last: &mut Swept,
 ) {
     let mut pauses = LEFT;
     loop {
@@ -108,7 +110,7 @@ async fn caches_known(
         tokio::select! {
             biased;
             () = caches.ready() => return,
-            () = sleep(pause) => last = swept(reconciler, PAUSES).await,
+            () = sleep(pause) => *last = swept(reconciler, PAUSES).await,
         }
     }
 }

@@ -29,6 +29,28 @@ use crate::{
 /// Called with each deleted request that was readable.
 pub type Deleted = Arc<dyn Fn(Arc<AccessRequest>) + Send + Sync>;
 
+/// Whether the first lists of the watched kinds have been received.
+#[derive(Clone)]
+pub struct Caches {
+    /// Those from which it is seen what may have to be revoked.
+    pub of_grants: Readiness,
+    /// All of them.
+    pub complete: Readiness,
+}
+
+impl Caches {
+    /// Incomplete ones. The parts are released when the watches have added theirs.
+    pub fn starting() -> (Self, [ReadinessPart; 2]) {
+        let (of_grants, first) = Readiness::starting();
+        let (complete, second) = Readiness::starting();
+        let caches = Self {
+            of_grants,
+            complete,
+        };
+        (caches, [first, second])
+    }
+}
+
 /// The dependencies of the watches.
 #[derive(Clone)]
 pub struct RequestFeeds {
@@ -53,15 +75,19 @@ impl RequestFeeds {
     pub fn start(
         &self,
         process: &Readiness,
-        caches: &Readiness,
+        caches: &Caches,
         stop: Stop,
     ) -> impl Future<Output = ()> + use<> {
         let client = || self.client.clone();
         let all = Config::default;
         let managed = || Config::default().labels(&sweep::ours());
-        let both: &[_] = &[process, caches];
+        let Caches {
+            of_grants,
+            complete,
+        } = caches;
+        let parts: &[_] = &[process, of_grants, complete];
         let wake = |feeds: &Self, wakes| (feeds.sink)(wakes);
-        let mut feeds = Feeds::new(self.clone(), wake, both, &self.metrics);
+        let mut feeds = Feeds::new(self.clone(), wake, parts, &self.metrics);
         let taken = {
             let feeds = self.clone();
             move |fed| match fed {
@@ -69,12 +95,25 @@ impl RequestFeeds {
                 Fed::Change(change) => (feeds.sink)(feeds.request(change)),
             }
         };
-        feeds.follow_steps(("accessrequests", both), Api::all(client()), all(), taken);
+        feeds.follow_steps(("accessrequests", parts), Api::all(client()), all(), taken);
         feeds.follow("accesspolicies", Api::all(client()), all(), Self::policy);
         feeds.follow("connectors", Api::all(client()), all(), Self::connector);
         feeds.follow("pods", Api::all(client()), all(), Self::pod);
-        feeds.follow("serviceaccounts", Api::all(client()), all(), Self::account);
-        feeds.follow("namespaces", Api::all(client()), all(), Self::namespace);
+        // What ends a grant is read live, so a kind that only has labels keeps no revocation waiting.
+        let labels: &[_] = &[process, complete];
+        let (accounts, namespaces) = (self.woken(Self::account), self.woken(Self::namespace));
+        feeds.follow_steps(
+            ("serviceaccounts", labels),
+            Api::all(client()),
+            all(),
+            accounts,
+        );
+        feeds.follow_steps(
+            ("namespaces", labels),
+            Api::all(client()),
+            all(),
+            namespaces,
+        );
         feeds.follow("roles", Api::all(client()), managed(), |feeds, change| {
             feeds.grant(GrantKind::Role, change, role)
         });
@@ -97,8 +136,18 @@ impl RequestFeeds {
         let config = all().fields(&format!("metadata.name={CONFIG_MAP}"));
         // Grants can end without the ConfigMap, so the caches are complete even if it does not exist. The readiness
         // of the process requires it separately.
-        feeds.follow_steps(("configmaps", &[caches]), api, config, taken);
+        feeds.follow_steps(("configmaps", &[of_grants, complete]), api, config, taken);
         feeds.run(stop)
+    }
+
+    /// Takes each change of a kind, and wakes what it concerns.
+    fn woken<K>(&self, take: fn(&Self, Change<K>) -> Wakes) -> impl FnMut(Fed<K>) + use<K> {
+        let feeds = self.clone();
+        move |fed| {
+            if let Fed::Change(change) = fed {
+                (feeds.sink)(take(&feeds, change));
+            }
+        }
     }
 
     /// During a list, older requests of a pod may be missing while newer ones are cached.

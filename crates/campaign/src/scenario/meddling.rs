@@ -305,8 +305,8 @@ pub(super) const MEDDLING: [Scenario; 21] = [
             }),
             A_WHILE,
             WITHDRAW,
-            // Shorter than the time in which a new process has to look at everything: it lists accounts first.
-            Rest(Duration::from_secs(10)),
+            // A process that starts meanwhile revokes as well.
+            Rest(Duration::from_secs(20)),
             Do("accounts are served again", |stage| {
                 stage.server.bring_back("serviceaccounts", "");
             }),

@@ -7,7 +7,7 @@ use serde_json::json;
 use service_kit::{
     controller::{leader, queue::Urgency, worker},
     lease::Leadership,
-    readiness::{Readiness, Status},
+    readiness::{Readiness, ReadinessPart, Status},
     shutdown::Tasks,
 };
 use tokio::{
@@ -21,6 +21,7 @@ use crate::{
     cache::{Job, KindState},
     reconcile::Reconciler,
     testing::Cluster,
+    watches::Caches,
 };
 
 struct Led {
@@ -31,12 +32,12 @@ struct Led {
 
 /// Leads with workers of both lanes, as the process does.
 fn start(controller: &Arc<Reconciler>) -> Led {
-    let (caches, all_taken) = Readiness::starting();
-    all_taken.ready();
+    let (caches, all_taken) = Caches::starting();
+    all_taken.into_iter().for_each(ReadinessPart::ready);
     start_with(controller, caches)
 }
 
-fn start_with(controller: &Arc<Reconciler>, caches: Readiness) -> Led {
+fn start_with(controller: &Arc<Reconciler>, caches: Caches) -> Led {
     let (readiness, start) = Readiness::starting();
     let (leadership, known) = watch::channel(Leadership::Follower);
     let mut tasks = Tasks::new();
@@ -127,7 +128,7 @@ async fn a_new_leader_sweeps_then_takes_back_then_does_the_rest() {
 async fn strays_go_again_and_again_while_a_kind_is_not_served_and_nothing_else_begins() {
     let cluster = Cluster::new();
     let controller = Arc::new(cluster.controller());
-    let (caches, not_served) = Readiness::starting();
+    let (caches, not_served) = Caches::starting();
     let led = start_with(&controller, caches);
     led.leadership.send_replace(Leadership::Leader {
         until: Instant::now() + Duration::from_hours(1),
@@ -149,7 +150,7 @@ async fn strays_go_again_and_again_while_a_kind_is_not_served_and_nothing_else_b
     assert!(cluster.server.all("roles").is_empty());
     assert_ne!(cluster.phase(), "Pending");
     assert_ne!(led.readiness.status(), Status::Ready);
-    not_served.ready();
+    not_served.into_iter().for_each(ReadinessPart::ready);
     sleep(Duration::from_secs(5)).await;
     assert_eq!(cluster.phase(), "Pending");
     assert_eq!(led.readiness.status(), Status::Ready);
@@ -168,12 +169,51 @@ async fn a_follower_is_ready_and_does_nothing() {
     assert_eq!(cluster.server.calls(), 0);
 }
 
+/// A kind that only has labels cannot be listed for long. What ends a grant is read live.
+#[tokio::test(start_paused = true)]
+async fn grants_end_before_accounts_and_namespaces_are_listed_and_none_begins() {
+    let cluster = Cluster::granted().await;
+    cluster.server.change("pods", "run-deploy-pod", |pod| {
+        pod["status"]["phase"] = "Succeeded".into();
+    });
+    let mut waiting = cluster.server.named("pods", "run-deploy-pod").unwrap();
+    waiting["metadata"]["name"] = "another-pod".into();
+    waiting["metadata"]["uid"] = "another-uid".into();
+    waiting["status"]["phase"] = "Pending".into();
+    cluster.server.put("pods", waiting);
+    let mut asks = cluster.server.named("accessrequests", "request").unwrap();
+    asks.as_object_mut().unwrap().remove("status");
+    asks["metadata"]["name"] = "another".into();
+    asks["metadata"]["uid"] = "another-request".into();
+    asks["spec"]["context"]["objectRef"]["name"] = "another-pod".into();
+    asks["spec"]["context"]["objectRef"]["uid"] = "another-uid".into();
+    cluster.server.put("accessrequests", asks);
+    let controller = Arc::new(cluster.controller());
+    let (caches, [of_grants, complete]) = Caches::starting();
+    let led = start_with(&controller, caches);
+    led.leadership.send_replace(Leadership::Leader {
+        until: Instant::now() + Duration::from_hours(1),
+    });
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(cluster.managed().len(), 2);
+    of_grants.ready();
+    sleep(Duration::from_mins(1)).await;
+    assert!(cluster.managed().is_empty());
+    let other = || cluster.server.named("accessrequests", "another").unwrap();
+    assert_eq!(other()["status"], serde_json::Value::Null);
+    assert_ne!(led.readiness.status(), Status::Ready);
+    complete.ready();
+    sleep(Duration::from_mins(1)).await;
+    assert_ne!(other()["status"], serde_json::Value::Null);
+    assert_eq!(led.readiness.status(), Status::Ready);
+}
+
 /// A process that never leads would keep a job of each pod that there ever was.
 #[tokio::test(start_paused = true)]
 async fn a_follower_keeps_no_jobs_and_a_new_leader_loses_none() {
     let cluster = Cluster::gated("tools/harbor");
     let controller = Arc::new(cluster.controller());
-    let (caches, all_taken) = Readiness::starting();
+    let (caches, all_taken) = Caches::starting();
     let led = start_with(&controller, caches);
     sleep(Duration::from_secs(1)).await;
     let event = |number: usize| {
@@ -202,7 +242,7 @@ async fn a_follower_keeps_no_jobs_and_a_new_leader_loses_none() {
     assert_eq!(controller.queue.depth(), 1);
     let gate = Name::new("apps", "run-deploy-pod");
     assert!(controller.world.read().gated.place(&gate).is_some());
-    all_taken.ready();
+    all_taken.into_iter().for_each(ReadinessPart::ready);
     sleep(Duration::from_secs(20)).await;
     // The job from before the leadership is found in the caches.
     let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();

@@ -175,12 +175,12 @@ async fn the_caches_have_everything_once_each_list_was_received() {
         ..feeds()
     };
     let (process, started) = Readiness::starting();
-    let (caches, all_taken) = Readiness::starting();
+    let (caches, all_taken) = Caches::starting();
     let tasks = Tasks::new();
     tokio::spawn(feeds.start(&process, &caches, tasks.stop()));
     started.ready();
-    all_taken.ready();
-    caches.ready().await;
+    all_taken.into_iter().for_each(ReadinessPart::ready);
+    caches.complete.ready().await;
     let state = feeds.world.read();
     assert!(!state.requests.are_listed(), "no list is incomplete");
     assert_eq!(state.requests.counts().granted, 1);
@@ -188,6 +188,34 @@ async fn the_caches_have_everything_once_each_list_was_received() {
     // Nothing is known of the configuration.
     let missing = Status::Missing(vec!["connectors-config".to_owned()]);
     assert_eq!(process.status(), missing);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_end_is_known_before_accounts_and_namespaces_are_listed() {
+    for unlisted in ["GET serviceaccounts", "GET namespaces"] {
+        let cluster = Cluster::granted().await;
+        cluster
+            .server
+            .refuse(unlisted, http::StatusCode::INTERNAL_SERVER_ERROR);
+        let feeds = RequestFeeds {
+            client: cluster.server.client(),
+            ..feeds()
+        };
+        let (process, _started) = Readiness::starting();
+        let (caches, all_taken) = Caches::starting();
+        let tasks = Tasks::new();
+        tokio::spawn(feeds.start(&process, &caches, tasks.stop()));
+        all_taken.into_iter().for_each(ReadinessPart::ready);
+        caches.of_grants.ready().await;
+        tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+        let missing = caches.complete.status();
+        assert!(
+            matches!(missing, Status::Missing(it) if it.len() == 1),
+            "{unlisted}"
+        );
+        cluster.server.accept();
+        caches.complete.ready().await;
+    }
 }
 
 #[tokio::test]
