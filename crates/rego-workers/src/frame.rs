@@ -192,6 +192,13 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_that_cannot_be_read_has_not_ended() {
+        // A directory can be opened, and never read.
+        let mut pipe = std::fs::File::open("/").unwrap();
+        assert!(read(&mut pipe).is_err());
+    }
+
+    #[test]
     fn a_state_is_the_word_of_the_reply_letter_by_letter() {
         for word in [
             "approved", "Approved", "PASSED", "passed", "passed ", "", "rejected", "Rejected",

@@ -389,8 +389,11 @@ mod tests {
 
     use super::*;
 
-    /// A pool of one worker. It is a shell script, in which `say WORD` replies with a state.
-    async fn pool(place: &Path, script: &str) -> WorkerPool {
+    /// Held by a test with scripts: one that is still open in another thread's new process cannot be started.
+    static SCRIPTS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+    /// A pool of two workers. Each is a shell script, in which `$yes` and `$no` are replies.
+    async fn pool(place: &Path, time: Duration, script: &str) -> WorkerPool {
         fs::create_dir(place).unwrap();
         let program = place.join("worker");
         let reply = |state: &str| {
@@ -403,15 +406,15 @@ mod tests {
             octal.collect::<Vec<_>>().concat()
         };
         let text = format!(
-            "#!/bin/sh\nhere=${{0%/*}}\nyes='{}'\nno='{}'\n{script}\n",
+            "#!/bin/sh\nulimit -c 0\nhere=${{0%/*}}\nyes='{}'\nno='{}'\n{script}\n",
             reply("passed"),
             reply("rejected")
         );
         fs::write(&program, text).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let limits = ModuleLimits {
-            workers: 1,
-            time: Duration::from_millis(400),
+            workers: 2,
+            time,
             memory: 1 << 30,
             output: 1024,
             module: 1024,
@@ -419,13 +422,14 @@ mod tests {
         WorkerPool::start(program, limits, ()).await.unwrap()
     }
 
-    /// In one test: a script that is still open in another thread's new process cannot be started.
     #[tokio::test]
     async fn a_late_worker_is_replaced_and_its_successor_gets_no_more_time() {
+        let _alone = SCRIPTS.lock().await;
         let place = tempfile::tempdir().unwrap();
+        let time = Duration::from_millis(400);
         // The second reply comes when its job is over.
         let late = "printf \"$yes\"; sleep 2; printf \"$no\"; exec sleep 60";
-        let late = pool(&place.path().join("late"), late).await;
+        let late = pool(&place.path().join("late"), time, late).await;
         let outcome = late.evaluate(job()).await.unwrap();
         let told = outcome.unwrap_err();
         assert!(
@@ -439,11 +443,86 @@ mod tests {
         );
         // The first worker ends after one job, and later ones never reply.
         let silent = "if [ -e \"$here/used\" ]; then exec sleep 60; fi; : > \"$here/used\"; printf \"$yes\"; exec sleep 0.1";
-        let silent = pool(&place.path().join("silent"), silent).await;
+        let silent = pool(&place.path().join("silent"), time, silent).await;
         let began = Instant::now();
         let outcome = silent.evaluate(job()).await.unwrap();
         assert!(matches!(outcome, Err(RegoFailure::Limit(_))), "{outcome:?}");
         assert!(began.elapsed() < FIRST_JOB / 2);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_worker_says_whether_its_module_caused_it() {
+        let _alone = SCRIPTS.lock().await;
+        let place = tempfile::tempdir().unwrap();
+        let caused = |why: &str| Ok(Err(RegoFailure::Limit(why.to_owned())));
+        let memory = || caused("used too much memory");
+        let killed = || Err(busy("ended the process that evaluated it"));
+        let none = || caused("the answer is too long, or none");
+        for (case, (end, expected)) in [
+            ("kill -s ABRT $$", memory()),
+            ("kill -s SEGV $$", memory()),
+            ("kill -s BUS $$", memory()),
+            ("kill -s XCPU $$", caused("used too much processor time")),
+            ("kill -s KILL $$", killed()),
+            ("exit 1", killed()),
+            // No reply, and one of a byte more than the limit.
+            ("printf '\\000\\000\\000\\002no'; exec sleep 60", none()),
+            ("printf '\\000\\000\\004\\001'; exec sleep 60", none()),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            // The first worker replies to its first job alone, and later ones never do.
+            let script = format!(
+                "if [ ! -e \"$here/used\" ]; then : > \"$here/used\"; printf \"$yes\"; fi; {end}"
+            );
+            let place = place.path().join(case.to_string());
+            let pool = pool(&place, Duration::from_secs(10), &script).await;
+            assert_eq!(pool.evaluate(job()).await, expected, "{end}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_worker_is_replaced_after_its_last_job() {
+        let _alone = SCRIPTS.lock().await;
+        let place = tempfile::tempdir().unwrap();
+        let replies = "printf \"$yes$yes$yes\"; exec sleep 60";
+        let place = place.path().join("worker");
+        let pool = pool(&place, Duration::from_secs(10), replies).await;
+        assert_eq!(pool.workers(), 2);
+        let jobs = || pool.0.lock().iter().map(|it| it.jobs).collect::<Vec<_>>();
+        assert_eq!(jobs(), [1]);
+        let nearly_all = |it: &mut PoolWorker| it.jobs = JOBS_PER_WORKER - 2;
+        pool.0.lock().iter_mut().for_each(nearly_all);
+        for idle in [vec![JOBS_PER_WORKER - 1], vec![], vec![1]] {
+            assert!(pool.evaluate(job()).await.unwrap().is_ok());
+            assert_eq!(jobs(), idle);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_worker_may_reply_a_little_after_the_time_of_its_job() {
+        let _alone = SCRIPTS.lock().await;
+        let place = tempfile::tempdir().unwrap();
+        let replies = "printf \"$yes$yes\"; exec sleep 60";
+        let pool = pool(&place.path().join("worker"), Duration::ZERO, replies).await;
+        let outcome = pool.evaluate(job()).await.unwrap();
+        assert!(outcome.is_ok(), "{outcome:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_module_of_more_bytes_than_the_limit_waits_for_no_worker() {
+        let pool = WorkerPool::without_workers();
+        let limit = RegoFailure::Limit("the module is longer than 1024 bytes".to_owned());
+        for (length, fits) in [(1024, true), (1025, false), (4096, false)] {
+            let module = "x".repeat(length);
+            let said = pool.validate(&module).await;
+            if fits {
+                assert!(matches!(said, Err(NoReply::Busy(_))), "{said:?}");
+            } else {
+                assert_eq!(said, Ok(Err(limit.clone())), "{length}");
+            }
+        }
     }
 
     fn job() -> RegoJob<'static> {

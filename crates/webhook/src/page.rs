@@ -63,3 +63,16 @@ impl Page {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_and_logs_name_a_page_by_its_path() {
+        for page in Page::ALL {
+            let path = page.path().strip_prefix('/').unwrap();
+            assert_eq!(page.word(), path.replace('/', "-"));
+        }
+    }
+}

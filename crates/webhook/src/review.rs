@@ -3,7 +3,7 @@
 //! The object stays text until it is needed: one that cannot be parsed gets an answer of its own,
 //! instead of making the whole review unreadable. The text is a part of the body, which lives as long as its parts do.
 
-use std::{borrow::Cow, fmt, net::IpAddr};
+use std::{borrow::Cow, collections::BTreeMap, fmt, net::IpAddr};
 
 use hyper::body::Bytes;
 use json_patch::Patch;
@@ -266,11 +266,31 @@ fn user(uid: &str, text: &RawValue) -> Result<UserInfo, ReviewError> {
     if extra.is_some_and(|it| it.0 > MOST_EXTRA) {
         return Err(large(LargeUser::Extra));
     }
-    let user: UserInfo = serde_json::from_str(text).map_err(ReviewError::Shape)?;
-    if user.username.as_deref().unwrap_or_default().is_empty() {
+    let WrittenUser {
+        username,
+        uid,
+        groups,
+        extra,
+    } = serde_json::from_str(text).map_err(ReviewError::Shape)?;
+    if username.as_deref().unwrap_or_default().is_empty() {
         return Err(ReviewError::NoUser);
     }
-    Ok(user)
+    let listed = |(key, values): (_, Option<_>)| (key, values.unwrap_or_default());
+    Ok(UserInfo {
+        username,
+        uid,
+        groups,
+        extra: extra.map(|it| it.into_iter().map(listed).collect()),
+    })
+}
+
+/// A user as it is written. The API server writes an empty list of values as null.
+#[derive(Deserialize)]
+struct WrittenUser {
+    username: Option<String>,
+    uid: Option<String>,
+    groups: Option<Vec<String>>,
+    extra: Option<BTreeMap<String, Option<Vec<String>>>>,
 }
 
 /// How much there is of a user, of which nothing is kept.

@@ -292,6 +292,9 @@ mod tests {
                 heaviest.is_ok(),
                 "what one may have at all fits into its half"
             );
+            assert!(
+                !scales.is_too_heavy(sizes.heaviest) && scales.is_too_heavy(sizes.heaviest + 1)
+            );
             let mut body = scales.body(PEER_B, deadline);
             assert!(body.push(&vec![0; sizes.largest]).await.is_ok());
         }
@@ -321,6 +324,13 @@ mod tests {
         assert_eq!(scales.taken(), [8, 0]);
         drop(part);
         assert_eq!(scales.taken(), [0, 0]);
+        // A piece that fills the room to its end takes no more.
+        let mut filled = scales.body(PEER_A, deadline);
+        for (bytes, taken) in [(2 * KIB + 1, 3), (KIB - 1, 3), (1, 4)] {
+            filled.push(&vec![b'x'; bytes]).await.unwrap();
+            assert_eq!(scales.taken(), [taken, 0], "{bytes}");
+        }
+        drop(filled);
         let mut broken = scales.body(PEER_A, deadline);
         broken.push(&[0; KIB]).await.unwrap();
         drop(broken);

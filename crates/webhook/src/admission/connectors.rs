@@ -209,6 +209,7 @@ mod tests {
             "{}",
             r#"{"spec":{}}"#,
             r#"{"spec":{"connectorClassName":7}}"#,
+            r#"{"spec":{"connectorClassName":"oci"},"metadata":{"labels":7}}"#,
         ] {
             assert_eq!(read(odd), None, "{odd}");
         }

@@ -5,7 +5,10 @@ use jiff::SignedDuration;
 use prometheus::{Registry, proto::MetricFamily};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use service_kit::readiness::{Readiness, Status};
+use service_kit::{
+    certificate::{Validity, parse},
+    readiness::{Readiness, Status},
+};
 
 use super::*;
 use crate::{
@@ -148,6 +151,13 @@ async fn nobody_elses_webhook_is_touched() {
     Replica::new(&api).pass().await;
     let mut after = api.get(MUTATING).unwrap();
     assert_eq!(api.announced(MUTATING, 0), None);
+    let queries = api.queries();
+    let calls = api.calls().into_iter().zip(queries);
+    let mut writes =
+        calls.filter(|((method, path), _)| method == Method::PATCH && path == MUTATING);
+    let (_, query) = writes.next().unwrap();
+    let mut options = query.split('&');
+    assert!(options.any(|it| it == "fieldManager=webhook"), "{query}");
     let ours = &mut after["webhooks"][1]["clientConfig"];
     assert!(ours.as_object_mut().unwrap().remove("caBundle").is_some());
     after["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
@@ -339,6 +349,7 @@ async fn without_its_configurations_a_replica_is_not_ready() {
         api.put(path, foreign);
         replica.pass().await;
         assert!(!replica.ready(), "{path}: none of its webhooks is ours");
+        assert!(replica.keeper.unannounced, "{path}: it is told, and once");
         api.put(path, configuration);
         replica.pass().await;
         assert!(replica.ready(), "{path}");
@@ -419,6 +430,14 @@ async fn a_pass_that_is_always_overtaken_ends() {
     assert!(matches!(error, PassError::Unsettled));
 }
 
+#[test]
+fn replicas_wait_three_to_five_quarters_of_a_pause() {
+    let (least, most) = (PERIOD * 3 / 4, PERIOD * 5 / 4);
+    let pauses: Vec<Duration> = (0..1000).map(|_| jittered(PERIOD)).collect();
+    assert!(pauses.iter().all(|it| (least..=most).contains(it)));
+    assert!(pauses.iter().any(|it| *it < PERIOD) && pauses.iter().any(|it| *it > PERIOD));
+}
+
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
@@ -440,6 +459,36 @@ fn an_authority_speaks_for_its_namespace_only() {
         assert!(!pair.verified(roots, &[], now), "no name is not every name");
         assert!(!pair.verified(&[], &names, now), "no root verifies nothing");
     }
+}
+
+#[test]
+fn an_authority_verifies_from_its_beginning_until_just_before_its_end() {
+    let authority = Authority::make(NAMESPACE, at("2026-01-01T00:00:00Z")).unwrap();
+    let Validity { from, until } = authority.root.validity;
+    let second = SignedDuration::from_secs(1);
+    let names = Server::Webhook.names(NAMESPACE);
+    for (time, verifies) in [
+        (from - second, false),
+        (from, true),
+        (until - second, true),
+        (until, false),
+    ] {
+        // It is valid by itself at this time.
+        let pair = authority.issue(&names, time).unwrap();
+        let roots = std::slice::from_ref(&authority.root);
+        assert_eq!(pair.verified(roots, &names, time), verifies, "{time}");
+    }
+}
+
+#[test]
+fn each_authority_has_a_name_of_its_own() {
+    let [one, two] = [(); 2].map(|()| {
+        let authority = Authority::make(NAMESPACE, at("2026-01-01T00:00:00Z")).unwrap();
+        let der = pem::parse(&authority.pems()[0]).unwrap().into_contents();
+        parse(&der.into()).unwrap().subject().to_string()
+    });
+    assert!(one.starts_with("CN=connectors-approval "), "{one}");
+    assert_ne!(one, two);
 }
 
 #[test]

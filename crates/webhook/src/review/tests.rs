@@ -81,6 +81,11 @@ fn refuses_bodies_that_cannot_be_answered() {
         assert_eq!(without(pointer, value), expected, "{pointer}");
     }
     assert!(matches!(parsed(""), Err(ReviewError::Shape(_))));
+    let mut body = body();
+    body["request"]["userInfo"]["groups"] = json!("dev");
+    let told = service_kit::report(&parsed(&body.to_string()).unwrap_err());
+    let expected = "expected a list, or a map of lists";
+    assert!(told.contains(expected), "{told}");
 }
 
 #[test]
@@ -117,6 +122,14 @@ fn a_user_has_a_bounded_number_of_groups_extras_and_bytes() {
     };
     assert_eq!(refused(&with(keys(MOST_EXTRA))), None);
     assert_eq!(refused(&with(keys(MOST_EXTRA + 1))), Some(LargeUser::Extra));
+    // The API server writes an empty list of values so.
+    let empty: serde_json::Map<_, _> = (0..MOST_EXTRA)
+        .map(|key| (format!("k{key}"), Value::Null))
+        .collect();
+    let user = parsed(&with(json!({"username": "ada", "extra": empty})));
+    let extra = user.unwrap().user_info.extra.unwrap();
+    assert_eq!(extra.len(), MOST_EXTRA);
+    assert!(extra.values().all(Vec::is_empty));
     let long = |bytes| json!({"username": "a".repeat(bytes)});
     let around = long(0).to_string().len();
     assert_eq!(refused(&with(long(LONGEST_USER - around))), None);

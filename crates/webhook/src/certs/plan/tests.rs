@@ -205,6 +205,17 @@ fn what_is_lost_is_made_again_and_nothing_else() {
 }
 
 #[test]
+fn an_earlier_authority_leaves_the_bundle_when_it_ends() {
+    let Installation { stored, .. } = Installation::settled();
+    let end = stored.authority.as_ref().unwrap().root.validity.until;
+    for (now, kept) in [(end - SignedDuration::from_secs(1), 1), (end, 0)] {
+        let successor = Authority::make(NAMESPACE, now).unwrap();
+        let roots = wanted(&successor, &stored, NAMESPACE, now);
+        assert_eq!(roots.len(), 1 + kept, "{now}");
+    }
+}
+
+#[test]
 fn a_lost_authority_leaves_what_it_signed_in_use_until_its_successor_is_known() {
     let mut installation = Installation::settled();
     installation.stored.authority = None;

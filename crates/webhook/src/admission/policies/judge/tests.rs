@@ -32,6 +32,14 @@ fn every_problem_is_named_with_its_field_and_what_would_help() {
 }
 
 #[test]
+fn of_an_author_who_was_not_asked_about_nothing_is_said_beside_other_problems() {
+    let mut verdict = PolicyVerdict::found([finding(true, "spec.a")]);
+    verdict.author(Author::Unasked);
+    let only = "spec.a: is odd (leave it out)".to_owned();
+    assert_eq!(message(verdict), (RefusalStatus::Invalid, only));
+}
+
+#[test]
 fn warnings_let_a_policy_through_and_are_shown() {
     let mut verdict = PolicyVerdict::found([finding(false, "spec.a")]);
     verdict.author(Author::MayAll);
