@@ -101,3 +101,6 @@ fn refuses_everywhere(binding: &ValidatingAdmissionPolicyBinding, name: &str) ->
             && actions.any(|action| action == "Deny")
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -258,6 +258,29 @@ mod tests {
         assert_eq!(cache.get(&(2 * MOST - 1).to_string()), Some(2 * MOST - 1));
     }
 
+    /// Half of each bound is for what is used: at most that many stay beside what was used before.
+    #[test]
+    fn a_cache_is_full_at_exactly_its_bounds() {
+        let sizes = |entries, bytes, puts: &[usize]| -> Vec<_> {
+            let age = None;
+            let cache = Cache::new(Bounds {
+                entries,
+                bytes,
+                age,
+            });
+            let sizes = puts.iter().enumerate().map(|(key, weight)| {
+                cache.put(key, (), *weight);
+                cache.size()
+            });
+            sizes.collect()
+        };
+        // The third and the fifth begin a new generation, and the fifth drops the first two.
+        let by_bytes = sizes(100, 20, &[4, 6, 1, 9, 1]);
+        assert_eq!(by_bytes, [(1, 4), (2, 10), (3, 11), (4, 20), (3, 11)]);
+        let by_entries = sizes(4, 1000, &[4, 6, 1, 9, 1]);
+        assert_eq!(by_entries, [(1, 4), (2, 10), (3, 11), (4, 20), (3, 11)]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn bytes_are_counted_and_bounded_whatever_the_number() {
         let cache = sized();

@@ -70,6 +70,19 @@ mod tests {
     }
 
     #[test]
+    fn an_age_is_that_of_the_clock_that_never_jumps() {
+        let (wall, mono) = (Timestamp::UNIX_EPOCH, Instant::now());
+        let earlier = Now { wall, mono };
+        let age = Duration::from_secs(3);
+        let later = Now {
+            wall: wall - SignedDuration::from_hours(1),
+            mono: mono + age,
+        };
+        assert_eq!(later.since(earlier), age);
+        assert_eq!(earlier.since(later), Duration::ZERO);
+    }
+
+    #[test]
     fn time_never_runs_backwards() {
         let at = |millis| Timestamp::from_millisecond(millis).unwrap();
         for (from, to, seconds) in [(0, 0, 0.0), (500, 2000, 1.5), (2000, 500, 0.0)] {

@@ -53,3 +53,28 @@ pub async fn unless_panicked<T, E>(
         Err(panicked)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::shutdown::Tasks;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_measurement_is_repeated_until_the_process_ends() {
+        let (count, tasks) = (Arc::new(AtomicU32::new(0)), Tasks::new());
+        let (counted, stop) = (Arc::clone(&count), tasks.stop());
+        let every = Duration::from_secs(10);
+        let measuring = tokio::spawn(measure(every, stop, move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }));
+        sleep(Duration::from_secs(25)).await;
+        assert_eq!(count.load(Ordering::SeqCst), 3);
+        drop(tasks);
+        timeout(every, measuring).await.unwrap().unwrap();
+        assert_eq!(count.load(Ordering::SeqCst), 3);
+    }
+}

@@ -304,6 +304,7 @@ mod tests {
         }
         line.push("quiet", 5000);
         line.push("quiet", 5001);
+        assert!(!line.is_empty());
         assert_eq!(all(&mut line)[..4], [0, 5000, 1, 5001]);
         assert!(line.is_empty() && line.items.is_empty());
     }

@@ -44,6 +44,18 @@ pub(crate) fn refusal(status: StatusCode) -> Answer {
     answer(status, body.to_string())
 }
 
+/// A list of these objects.
+pub(crate) fn list(items: &[String]) -> Answer {
+    let items = items.join(",");
+    let list = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{items}]}}"#);
+    answer(StatusCode::OK, list)
+}
+
+/// A line of a watch.
+pub(crate) fn line(kind: &str, object: &str) -> String {
+    format!(r#"{{"type":"{kind}","object":{object}}}"#)
+}
+
 /// Lines of a watch that then stays open and silent.
 pub(crate) fn open_watch(lines: &[String]) -> Answer {
     let text = lines.join("\n") + "\n";

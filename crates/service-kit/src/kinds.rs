@@ -72,3 +72,6 @@ pub fn whole(mut object: DynamicObject, kind: &ApiResource) -> Value {
     }
     value
 }
+
+#[cfg(test)]
+mod tests;

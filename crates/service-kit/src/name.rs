@@ -45,3 +45,18 @@ impl fmt::Display for Name {
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_told_with_its_namespace_even_if_that_is_empty() {
+        assert_eq!(Name::new("team", "build").to_string(), "team/build");
+        let metadata = ObjectMeta {
+            name: Some("team".to_owned()),
+            ..ObjectMeta::default()
+        };
+        assert_eq!(Name::in_metadata(&metadata).to_string(), "/team");
+    }
+}

@@ -230,9 +230,11 @@ pub fn only_claim<'a>(user: &'a UserInfo, key: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
     use serde_json::json;
 
     use super::*;
+    use crate::fake_api;
 
     #[test]
     fn a_question_names_what_is_known_of_a_user_and_nothing_else() {
@@ -245,6 +247,49 @@ mod tests {
         let account = service_account("team", "builder");
         let asked = serde_json::to_value(Reviewed::from(&account)).unwrap();
         assert_eq!(asked, serde_json::to_value(&account).unwrap());
+    }
+
+    #[test]
+    fn an_account_is_asked_about_with_its_user_name_and_its_groups() {
+        let account = serde_json::to_value(service_account("team", "builder")).unwrap();
+        let groups = [
+            "system:serviceaccounts",
+            "system:serviceaccounts:team",
+            "system:authenticated",
+        ];
+        let user = "system:serviceaccount:team:builder";
+        assert_eq!(account, json!({"user": user, "groups": groups}));
+        assert_eq!(groups.map(accounts_of), [None, Some("team"), None]);
+        for odd in ["system:serviceaccountsteam", user, "team"] {
+            assert_eq!(accounts_of(odd), None, "{odd}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_is_reviewed_for_its_audience_and_no_answer_is_no_owner() {
+        let status =
+            json!({"authenticated": true, "audiences": [OURS], "user": {"username": "ada"}});
+        for (status, expected) in [
+            (status, Ok(Some("ada".to_owned()))),
+            (json!(null), Err(NoOwner::NotAuthenticated)),
+        ] {
+            let client = fake_api::client(move |request| {
+                let status = status.clone();
+                async move {
+                    let path = request.uri().path().to_owned();
+                    assert_eq!(path, "/apis/authentication.k8s.io/v1/tokenreviews");
+                    let asked = fake_api::body(request).await;
+                    let mut review: serde_json::Value = serde_json::from_slice(&asked).unwrap();
+                    let spec = json!({"token": "secret", "audiences": [OURS]});
+                    assert_eq!(review["spec"], spec);
+                    review["status"] = status;
+                    fake_api::answer(StatusCode::CREATED, review.to_string())
+                }
+            });
+            let calls = RetryPolicy::default();
+            let told = review_token(&client, &calls, "secret", OURS).await.unwrap();
+            assert_eq!(owner(told, OURS).map(|it| it.username), expected);
+        }
     }
 
     const OURS: &str = "ours";

@@ -124,12 +124,6 @@ impl<K: Clone + Eq + Hash, V> SharedCache<K, V> {
         self.bytes
     }
 
-    /// Whether nothing is kept.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.tenants.is_empty()
-    }
-
     fn bytes_of(&self, tenant: &str) -> usize {
         self.tenants.get(tenant).map_or(0, |it| it.bytes)
     }
@@ -158,6 +152,22 @@ mod tests {
 
     fn cache() -> SharedCache<u32, &'static str> {
         SharedCache::new(BOUNDS)
+    }
+
+    fn is_empty(cache: &SharedCache<u32, &'static str>) -> bool {
+        cache.entries.is_empty() && cache.tenants.is_empty()
+    }
+
+    #[test]
+    fn nothing_goes_while_a_share_and_the_total_are_only_just_full() {
+        let mut cache = cache();
+        for (tenant, key, bytes) in [("a", 1, 60), ("a", 2, 40), ("b", 3, 90), ("c", 4, 60)] {
+            cache.put(tenant, key, bytes, "v");
+        }
+        assert_eq!(cache.bytes(), BOUNDS.total);
+        assert_eq!([1, 2, 3, 4].map(|it| cache.get(&it).is_some()), [true; 4]);
+        cache.put("c", 5, 1, "v");
+        assert_eq!(cache.get(&1), None);
     }
 
     #[test]
@@ -195,7 +205,7 @@ mod tests {
         cache.put("a", 1, 10, "small");
         cache.put("a", 1, 101, "large");
         assert_eq!(cache.get(&1), None);
-        assert!(cache.is_empty());
+        assert!(is_empty(&cache));
         cache.put("a", 1, 100, "just");
         assert_eq!(cache.get(&1), Some(&"just"));
     }
@@ -208,7 +218,7 @@ mod tests {
         assert_eq!((cache.bytes_of("a"), cache.bytes_of("b")), (0, 20));
         cache.remove(&1);
         cache.remove(&1);
-        assert!(cache.is_empty());
+        assert!(is_empty(&cache));
     }
 
     proptest! {

@@ -82,13 +82,17 @@ fn never_shows_bodies(line: &Metadata<'_>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::{
         io,
         sync::{Arc, Mutex},
     };
 
-    use tracing::{error, info, subscriber::with_default, warn};
+    use tracing::{
+        Dispatch, error, info,
+        subscriber::{DefaultGuard, NoSubscriber, set_default},
+        warn,
+    };
 
     use super::{LogFormat, TelemetryError, subscriber};
 
@@ -105,13 +109,38 @@ mod tests {
         }
     }
 
-    fn logged(filter: &str, format: LogFormat, speak: impl FnOnce()) -> String {
+    /// The log of a thread, until this is dropped.
+    pub(crate) struct Listener {
+        lines: Lines,
+        _guard: DefaultGuard,
+        /// A subscriber that is alone decides only about lines that its own thread writes first. Other tests write some
+        /// of them as well.
+        _second: Dispatch,
+    }
+
+    impl Listener {
+        pub(crate) fn text(&self) -> String {
+            String::from_utf8(self.lines.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    /// Listens to the log of this thread.
+    pub(crate) fn listen(filter: &str, format: LogFormat) -> Listener {
+        let second = Dispatch::new(NoSubscriber::new());
         let lines = Lines::default();
         let writer = lines.clone();
         let subscriber = subscriber(filter, format, move || writer.clone()).unwrap();
-        with_default(subscriber, speak);
-        let bytes = lines.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap()
+        Listener {
+            lines,
+            _guard: set_default(subscriber),
+            _second: second,
+        }
+    }
+
+    fn logged(filter: &str, format: LogFormat, speak: impl FnOnce()) -> String {
+        let log = listen(filter, format);
+        speak();
+        log.text()
     }
 
     #[test]

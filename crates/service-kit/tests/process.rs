@@ -10,11 +10,13 @@ use std::{
 
 use prometheus::Registry;
 use rustix::process::{Pid, Signal, kill_process};
+use rustls::crypto::CryptoProvider;
 use service_kit::{
     admin::Admin,
     readiness::Readiness,
     shutdown::{Tasks, signals},
-    telemetry::{self, LogFormat},
+    telemetry::{self, LogFormat, TelemetryError},
+    tls,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -26,6 +28,8 @@ use tokio::{
 #[ignore = "the process under test, started by the tests"]
 async fn service() {
     telemetry::init("error", LogFormat::Text).unwrap();
+    let twice = telemetry::init("error", LogFormat::Text);
+    assert!(matches!(twice, Err(TelemetryError::Twice(_))));
     let (readiness, start) = Readiness::starting();
     let admin = Admin::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = admin.address();
@@ -89,6 +93,16 @@ impl Service {
         let status = self.process.wait().unwrap();
         drop(input);
         status.code()
+    }
+}
+
+/// It is asked here, because no other test of this process makes a connection, which would choose one by itself.
+#[test]
+fn the_provider_of_cryptography_is_installed_once_for_all() {
+    assert!(CryptoProvider::get_default().is_none());
+    for _ in 0..2 {
+        tls::install_provider();
+        assert!(CryptoProvider::get_default().is_some());
     }
 }
 

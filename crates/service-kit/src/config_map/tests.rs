@@ -6,7 +6,7 @@ use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
 
 use super::*;
 use crate::{
-    fake_api::{self, Answer, answer, open_watch, refusal},
+    fake_api::{self, Answer, answer, line, list, open_watch, refusal},
     readiness::Readiness,
     shutdown::{Signal, Tasks},
 };
@@ -19,16 +19,6 @@ fn map(data: &str, rest: &str) -> String {
     format!(
         r#"{{"metadata":{{"name":"config","namespace":"system","resourceVersion":"1"{rest}}},"data":{data}}}"#
     )
-}
-
-fn list(items: &[String]) -> Answer {
-    let items = items.join(",");
-    let list = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{items}]}}"#);
-    answer(StatusCode::OK, list)
-}
-
-fn line(kind: &str, object: &str) -> String {
-    format!(r#"{{"type":"{kind}","object":{object}}}"#)
 }
 
 fn expired() -> String {

@@ -132,3 +132,6 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,3 +64,6 @@ pub async fn wait_until(holds: impl Fn() -> bool, pause: Duration, limit: Durati
         sleep(pause).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

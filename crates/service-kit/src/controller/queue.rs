@@ -6,7 +6,7 @@
 
 mod state;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::{
     fmt,

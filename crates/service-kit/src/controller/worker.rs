@@ -59,8 +59,11 @@ pub fn failed(job: &impl Debug, problem: &impl LookError, failures: &IntCounterV
     failures.with_label_values(&[problem.word()]).inc();
     let why = report(problem);
     match problem.notice() {
-        Notice::Told => debug!(?job, problem = why, AGAIN),
-        Notice::Routine => info!(?job, problem = why, AGAIN),
-        Notice::Problem => warn!(?job, problem = why, AGAIN),
+        Notice::Told => debug!(?job, problem = why, "{AGAIN}"),
+        Notice::Routine => info!(?job, problem = why, "{AGAIN}"),
+        Notice::Problem => warn!(?job, problem = why, "{AGAIN}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

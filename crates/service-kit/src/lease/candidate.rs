@@ -259,6 +259,16 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_vanished_after_its_holder_gave_it_back_is_free_at_once() {
+        for nobody in [None, Some("")] {
+            let (mut candidate, start) = (me(), Instant::now());
+            candidate.saw(Some(lease("1", nobody, 15)), start);
+            candidate.saw(None, start + SECOND);
+            assert_eq!(candidate.plan(start + SECOND), LeaseStep::Write);
+        }
+    }
+
+    #[test]
     fn a_record_of_whoever_was_faster_counts_though_it_was_never_seen() {
         let (mut candidate, start) = (me(), Instant::now());
         candidate.saw(None, start);

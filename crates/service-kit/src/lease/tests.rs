@@ -9,7 +9,8 @@ use std::{
 };
 
 use http::{Method, Request, StatusCode};
-use k8s_openapi::api::coordination::v1::Lease;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
 use kube::{Client, client::Body};
 use tokio::{
     sync::{oneshot, watch},
@@ -17,7 +18,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Election, Leadership, LeaseTerms, TermsError};
+use super::{Election, Leadership, LeaseTerms, TermsError, record};
 use crate::fake_api::{self, Answer, answer, body, refusal};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -76,18 +77,7 @@ impl Server {
 
     fn stand(&self, identity: &str) -> Standing {
         let (client, cut) = self.client();
-        let election = Election::new(client, "ns", "controller", identity, LeaseTerms::default());
-        let leadership = election.leadership();
-        let (release, released) = oneshot::channel::<()>();
-        let task = tokio::spawn(election.run(async {
-            let _ = released.await;
-        }));
-        Standing {
-            leadership,
-            cut,
-            release,
-            task,
-        }
+        Standing::with(client, cut, identity)
     }
 }
 
@@ -100,6 +90,21 @@ struct Standing {
 }
 
 impl Standing {
+    fn with(client: Client, cut: Arc<AtomicBool>, identity: &str) -> Self {
+        let election = Election::new(client, "ns", "controller", identity, LeaseTerms::default());
+        let leadership = election.leadership();
+        let (release, released) = oneshot::channel::<()>();
+        let task = tokio::spawn(election.run(async {
+            let _ = released.await;
+        }));
+        Self {
+            leadership,
+            cut,
+            release,
+            task,
+        }
+    }
+
     fn leads(&self) -> bool {
         self.leadership.borrow().is_leader()
     }
@@ -159,6 +164,63 @@ async fn a_leader_that_is_cut_off_stops_before_another_one_starts() {
         server.lease().unwrap().spec.unwrap().lease_transitions,
         Some(1)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_leaves_a_leader_time_to_renew() {
+    let server = Server::default();
+    let mut first = server.stand("first");
+    first.until(true).await;
+    sleep(SECOND).await;
+    // The renewal at the second second is sent, and never answered.
+    first.cut.store(true, Ordering::SeqCst);
+    sleep(SECOND * 2).await;
+    first.cut.store(false, Ordering::SeqCst);
+    for second in 3..30 {
+        assert!(first.leads(), "after {second} seconds");
+        sleep(SECOND).await;
+    }
+}
+
+/// No record is seen, and the first claim is not accepted. That another process was faster shows that there is a holder.
+#[tokio::test(start_paused = true)]
+async fn a_lost_race_is_waited_out_and_any_other_refusal_is_not() {
+    for (status, waits) in [
+        (StatusCode::CONFLICT, 15),
+        (StatusCode::INTERNAL_SERVER_ERROR, 2),
+    ] {
+        let (server, is_refused) = (Server::default(), Arc::new(AtomicBool::new(false)));
+        let client = fake_api::client(move |request: Request<Body>| {
+            let (server, is_refused) = (server.clone(), Arc::clone(&is_refused));
+            async move {
+                let method = request.method().clone();
+                if method == Method::POST && !is_refused.swap(true, Ordering::SeqCst) {
+                    return refusal(status);
+                }
+                server.serve(&method, &body(request).await)
+            }
+        });
+        let mut first = Standing::with(client, Arc::default(), "first");
+        assert_eq!(first.until(true).await, SECOND * waits, "{status}");
+    }
+}
+
+#[test]
+fn a_record_says_when_it_was_written_and_never_the_same_time_twice() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let claimed = |before, wall| record::claimed(before, "lease", "me", SECOND * 15, wall);
+    let held = claimed(None, at(5));
+    for (wall, written) in [
+        (at(4), at(4)),
+        (at(5), at(5) + SignedDuration::from_micros(1)),
+        (at(6), at(6)),
+    ] {
+        let mut expected = held.clone();
+        expected.spec.as_mut().unwrap().renew_time = Some(MicroTime(written));
+        assert_eq!(claimed(Some(&held), wall), expected, "{wall}");
+        expected.spec.as_mut().unwrap().holder_identity = None;
+        assert_eq!(record::released(&held, wall), expected, "{wall}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use kube::core::{Status, response::StatusDetails};
 use proptest::{collection::vec, prelude::*};
 use tokio::time::{Instant, sleep};
 
-use super::{Backoff, CallError, RetryPolicy, RetryVerdict, verdict};
+use super::{AttemptFailure, Backoff, CallError, RetryPolicy, RetryVerdict, verdict};
 
 const POLICY: RetryPolicy = RetryPolicy {
     attempts: 4,
@@ -86,6 +86,13 @@ fn broken_connections_are_repeated_and_unreadable_answers_are_not() {
         RetryVerdict::GiveUp
     );
     assert_eq!(verdict(&kube::Error::TlsRequired), RetryVerdict::GiveUp);
+}
+
+#[test]
+fn a_failed_attempt_says_why() {
+    let error = AttemptFailure::Error(status(503)).to_string();
+    assert!(error.contains("said the server"), "{error}");
+    assert_eq!(AttemptFailure::Timeout.to_string(), "no answer in time");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@ use std::{fs, os::unix::fs::PermissionsExt, sync::Arc};
 use tokio::{net::UnixStream, sync::Semaphore, task::yield_now};
 
 use super::*;
+use crate::telemetry::{LogFormat, tests::listen};
 
 #[tokio::test]
 async fn only_its_owner_may_open_a_socket_and_it_goes_with_its_process() {
@@ -32,6 +33,11 @@ async fn what_a_process_left_behind_is_replaced_and_nothing_else() {
         assert!(matches!(there, Err(SocketError::NoSocket(_))));
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
+    // Nobody listens there, but its process may be alive.
+    let path = directory.path().join("datagrams");
+    let _other = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    assert!(matches!(bind(&path), Err(SocketError::Bind { .. })));
+    assert!(path.exists());
     let nowhere = bind(&directory.path().join("a/b"));
     assert!(matches!(nowhere, Err(SocketError::Bind { .. })));
 }
@@ -73,6 +79,13 @@ impl Listener for Peers {
     }
 }
 
+/// Waits until all that can happen has happened.
+async fn settled() {
+    for _ in 0..100 {
+        yield_now().await;
+    }
+}
+
 /// How many of ten connections are open and how many are waiting after all that can happen has happened.
 async fn flooded(limits: ConnectionLimits<u8>) -> (usize, usize) {
     let waiting = Arc::new(Semaphore::new(10));
@@ -84,9 +97,7 @@ async fn flooded(limits: ConnectionLimits<u8>) -> (usize, usize) {
         std::future::pending()
     });
     let serving = tokio::spawn(serving);
-    for _ in 0..100 {
-        yield_now().await;
-    }
+    settled().await;
     serving.abort();
     (open.available_permits(), waiting.available_permits())
 }
@@ -106,6 +117,33 @@ async fn above_a_limit_connections_wait_or_are_closed() {
         ..ConnectionLimits::of(4, WhenFull::Wait)
     };
     assert_eq!(flooded(limits).await, (3, 0));
+}
+
+/// Clients that come and go around the limit must not fill the log.
+#[tokio::test]
+async fn a_full_server_says_so_once_until_half_of_its_places_are_free() {
+    let log = listen("warn", LogFormat::Text);
+    let (waiting, ends) = (Arc::new(Semaphore::new(4)), Arc::new(Semaphore::new(0)));
+    let listener = Peers(Arc::clone(&waiting), 7);
+    let ended = Arc::clone(&ends);
+    let limits = ConnectionLimits::of(4, WhenFull::Wait);
+    let serving = serve(listener, limits, std::future::pending(), move |(), _| {
+        let ended = Arc::clone(&ended);
+        async move { ended.acquire().await.unwrap().forget() }
+    });
+    let serving = tokio::spawn(serving);
+    // So many connections end, and as many come.
+    for (end, warnings) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3)] {
+        ends.add_permits(end);
+        settled().await;
+        waiting.add_permits(end);
+        settled().await;
+        assert_eq!(waiting.available_permits(), 0);
+        let text = log.text();
+        let told = text.matches("no further connections").count();
+        assert_eq!(told, warnings, "after {end} ended: {text}");
+    }
+    serving.abort();
 }
 
 #[tokio::test(start_paused = true)]

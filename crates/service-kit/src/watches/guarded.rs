@@ -168,7 +168,10 @@ impl<K: Resource, P> Resource for Guarded<K, P> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    use k8s_openapi::api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Pod},
+    };
     use kube::{Resource, ResourceExt, core::DeserializeGuard, core::ObjectList};
 
     use super::{Guarded, without_value};
@@ -214,6 +217,25 @@ mod tests {
         assert_eq!(names, [deep.clone(), ("good".to_owned(), true), deep]);
         assert_eq!(list.items[0].namespace().as_deref(), Some("a"));
         assert_eq!(list.items[0].resource_version().as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn a_guarded_object_is_one_of_its_kind_whether_or_not_it_can_be_read() {
+        type Kind = Guarded<Deployment>;
+        let kind = [
+            Kind::kind(&()),
+            Kind::group(&()),
+            Kind::version(&()),
+            Kind::plural(&()),
+        ];
+        assert_eq!(kind, ["Deployment", "apps", "v1", "deployments"]);
+        for spec in ["{}", "7"] {
+            let json = format!(r#"{{"metadata":{{"name":"x"}},"spec":{spec}}}"#);
+            let mut pod: Guarded<Pod> = serde_json::from_str(&json).unwrap();
+            pod.meta_mut().namespace = Some("a".to_owned());
+            let name = (pod.name_any(), pod.namespace());
+            assert_eq!(name, ("x".to_owned(), Some("a".to_owned())), "{spec}");
+        }
     }
 
     #[test]

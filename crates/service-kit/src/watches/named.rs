@@ -141,14 +141,16 @@ mod tests {
         assert!(!problem.unwrap_err().contains("secret"));
     }
 
-    /// Every parser keeps whether the object is being deleted, and its owners.
+    /// Every parser keeps whether the object is being deleted, since when it exists, and its owners.
     #[test]
     fn what_is_being_deleted_says_so_however_little_of_it_is_read() {
         type Read = fn(&str) -> Result<ServiceAccount, String>;
         let json = |rest: &str| {
             format!(
                 r#"{{"metadata": {{"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7",
-                    "labels": {{"k": "v"}}, "finalizers": ["example.com/keep"]{rest}}}}}"#
+                    "labels": {{"k": "v"}}, "finalizers": ["example.com/keep"],
+                    "creationTimestamp": "2025-01-01T00:00:00Z",
+                    "ownerReferences": [{{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "o"}}]{rest}}}}}"#
             )
         };
         let going = json(r#", "deletionTimestamp": "2026-01-01T00:00:00Z""#);
@@ -167,10 +169,15 @@ mod tests {
                 namespace,
                 uid,
                 resource_version,
+                creation_timestamp,
+                owner_references,
                 ..
             } = metadata(&going);
             let identity = [name, namespace, uid, resource_version].map(Option::unwrap);
             assert_eq!(identity, ["a", "n", "u", "7"], "{parser}");
+            let created = creation_timestamp.unwrap().0.to_string();
+            assert_eq!(created, "2025-01-01T00:00:00Z", "{parser}");
+            assert_eq!(owner_references.unwrap()[0].uid, "o", "{parser}");
         }
     }
 }

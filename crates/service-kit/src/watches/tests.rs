@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{CALM, Guarded, PAUSES, Watch, WatchMetrics, WatchPauses};
 use crate::{
-    fake_api::{self, Answer, answer, open_watch, refusal},
+    fake_api::{self, Answer, line, list, open_watch, refusal},
     readiness::{Readiness, ReadinessPart, Status},
 };
 
@@ -59,18 +59,6 @@ fn deep(name: &str) -> String {
         name,
         &format!(r#","data":{}{}"#, "[".repeat(200), "]".repeat(200)),
     )
-}
-
-fn list(items: &[String]) -> Answer {
-    let items = items.join(",");
-    answer(
-        StatusCode::OK,
-        format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{items}]}}"#),
-    )
-}
-
-fn line(kind: &str, object: &str) -> String {
-    format!(r#"{{"type":"{kind}","object":{object}}}"#)
 }
 
 struct Watched {
@@ -192,6 +180,9 @@ async fn objects_that_cannot_be_read_are_events_like_the_others() {
     );
     assert_eq!(watched.metric("connectors_watch_unreadable_objects"), "1");
     assert_eq!(watched.metric("connectors_watch_restarts_total"), "0");
+    // A watch that has ended knows of none.
+    drop(events);
+    assert_eq!(watched.metric("connectors_watch_unreadable_objects"), "0");
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ const PAUSES: Pauses = Pauses {
 };
 
 /// A queue in which everything is one tenant's, which may have all workers.
-fn one_tenant<J: Clone + Eq + Hash>() -> Queue<J> {
+pub(in crate::controller) fn one_tenant<J: Clone + Eq + Hash>() -> Queue<J> {
     Queue::shared(Shares::Each([usize::MAX; 2]), PAUSES, |_| {
         Tenants::default()
     })
@@ -74,6 +74,20 @@ async fn a_closed_queue_takes_nothing_until_it_listens() {
     );
     queue.open(Urgency::Urgent);
     assert_eq!(queue.take(&[Urgency::Urgent]).await.job, "running");
+}
+
+#[tokio::test]
+async fn a_job_is_counted_once_however_it_waits() {
+    let queue = one_tenant();
+    queue.open(Urgency::Normal);
+    queue.wake("a", Urgency::Normal);
+    queue.wake_after("a", Urgency::Urgent, LATER);
+    assert_eq!(queue.depth(), 1, "in line, and waits for its time");
+    queue.take(&[Urgency::Normal]).await;
+    queue.wake_after("a", Urgency::Urgent, LATER);
+    assert_eq!(queue.depth(), 1, "looked at, and waits for its time");
+    queue.wake("b", Urgency::Normal);
+    assert_eq!(queue.depth(), 2);
 }
 
 #[tokio::test]

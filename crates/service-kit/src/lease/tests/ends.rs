@@ -1,6 +1,6 @@
 //! How leadership ends: by time alone, by a deleted record, and last of all with its process.
 
-use futures::stream;
+use futures::{FutureExt, stream};
 
 use super::*;
 use crate::{
@@ -43,6 +43,24 @@ async fn leadership_is_lost_when_its_time_is_up_though_nobody_writes_anything() 
         timeout(SECOND * 60, waits).await.unwrap().unwrap();
         assert_eq!(started.elapsed(), SECOND * lost);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_knows_at_once_and_a_follower_after_the_next_step() {
+    let (sender, mut receiver) = watch::channel(leads_for(10));
+    for _ in 0..2 {
+        let known = Leadership::known(&mut receiver).now_or_never();
+        assert_eq!(known, Some(true), "a leader needs no further step");
+    }
+    sender.send_replace(Leadership::Follower);
+    {
+        let mut known = std::pin::pin!(Leadership::known(&mut receiver));
+        assert_eq!(known.as_mut().now_or_never(), None);
+        sender.send_replace(Leadership::Follower);
+        assert_eq!(known.as_mut().now_or_never(), Some(true));
+    }
+    drop(sender);
+    assert_eq!(Leadership::known(&mut receiver).now_or_never(), Some(false));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use http::StatusCode;
 use kube::runtime::watcher::Config;
 
 use super::*;
+use crate::fake_api::answer;
 
 /// Longer than a list may pause, and the pause after that.
 const PATIENCE: Duration = Duration::from_mins(3);
