@@ -9,6 +9,7 @@ mod campaign;
 mod choice;
 mod compile;
 mod copy;
+mod every;
 mod fault;
 mod fields;
 mod groups;
@@ -63,6 +64,13 @@ pub(crate) struct MutantsArgs {
     /// at the tests. They name none (`tests = []`)
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["names", "list", "check", "write", "campaign", "changed"])]
     from: Option<PathBuf>,
+    /// Tries every change of an operator, a condition or a result in some packages, or in all. They are compiled into
+    /// one program, each behind a switch
+    #[arg(long, value_name = "PACKAGE", num_args = 0.., conflicts_with_all = ["names", "list", "check", "write", "campaign", "changed", "from"])]
+    every_change: Option<Vec<String>>,
+    /// Tries only those changes that the last run did not catch
+    #[arg(long, requires = "every_change")]
+    again: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -80,7 +88,12 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
         campaign,
         changed,
         from,
+        every_change,
+        again,
     } = args;
+    if let Some(packages) = &every_change {
+        return every::try_all(&every::Wanted { packages, again });
+    }
     if let Some(folder) = from {
         return independent::try_all(&folder);
     }

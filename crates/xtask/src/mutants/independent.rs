@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    iter,
     path::Path,
     time::Instant,
 };
@@ -10,13 +11,14 @@ use anyhow::{Context, ensure};
 
 use super::{
     copy::Copy,
-    fault::{self, Fault},
-    seconds,
+    fault, seconds,
     trial::{self, Kind, Said},
 };
 
 /// As many tests are named that found a fault.
 const NAMED: usize = 3;
+/// Packages whose workers run only in the programs of another package: its tests are theirs too.
+const TESTED_BY: [(&str, &str); 1] = [("rego-workers", "evaluation-service")];
 
 /// Tries each fault of a folder, and says how many are found.
 pub(super) fn try_all(folder: &Path) -> anyhow::Result<()> {
@@ -24,7 +26,7 @@ pub(super) fn try_all(folder: &Path) -> anyhow::Result<()> {
     faults.sort_by_cached_key(|it| (it.package.clone(), it.file.clone(), it.name.clone()));
     let copy = Copy::refreshed()?;
     let mut kinds = BTreeMap::new();
-    let packages: BTreeSet<&str> = faults.iter().map(|it| it.package.as_str()).collect();
+    let packages: BTreeSet<&str> = faults.iter().flat_map(|it| testers(&it.package)).collect();
     for package in packages {
         let began = Instant::now();
         kinds.insert(package, sound(&copy, package)?);
@@ -36,10 +38,16 @@ pub(super) fn try_all(folder: &Path) -> anyhow::Result<()> {
     let (mut missed, mut broken) = (Vec::new(), Vec::new());
     for (number, fault) in faults.iter().enumerate() {
         let began = Instant::now();
-        let kinds = kinds
-            .get(fault.package.as_str())
-            .map_or(&[][..], Vec::as_slice);
-        let found = copy.with_all(&[fault], || ask(&copy, fault, kinds))?;
+        let asked: Vec<_> = testers(&fault.package)
+            .flat_map(|it| {
+                kinds
+                    .get(it)
+                    .into_iter()
+                    .flatten()
+                    .map(move |kind| (it, *kind))
+            })
+            .collect();
+        let found = copy.with_all(&[fault], || ask(&copy, &asked))?;
         let (number, of) = (number + 1, faults.len());
         let (name, took) = (&fault.name, seconds(began));
         match found {
@@ -81,6 +89,12 @@ fn sound(copy: &Copy, package: &str) -> anyhow::Result<Vec<Kind>> {
     Ok(kinds)
 }
 
+/// The packages whose tests are asked about a fault of this one.
+fn testers(package: &str) -> impl Iterator<Item = &str> {
+    let others = TESTED_BY.iter().filter(move |(of, _)| *of == package);
+    iter::once(package).chain(others.map(|(_, by)| *by))
+}
+
 /// The result of a fault.
 enum Found {
     By(String),
@@ -89,10 +103,10 @@ enum Found {
     NotBuilt(String),
 }
 
-/// Asks all tests of a package about a fault.
-fn ask(copy: &Copy, fault: &Fault, kinds: &[Kind]) -> anyhow::Result<Found> {
-    for kind in kinds {
-        match trial::of_all(copy, &fault.package, *kind).context("the tests")? {
+/// Asks all tests of some packages about the fault that is planted.
+fn ask(copy: &Copy, asked: &[(&str, Kind)]) -> anyhow::Result<Found> {
+    for (package, kind) in asked {
+        match trial::of_all(copy, package, *kind).context("the tests")? {
             Said::NotBuilt(why) => return Ok(Found::NotBuilt(why)),
             Said::Hung => return Ok(Found::By("a test that came to no end".to_owned())),
             Said::Failed(tests) if tests.is_empty() => {}

@@ -3,10 +3,12 @@
 use std::{
     collections::BTreeSet,
     env, fmt,
+    path::PathBuf,
     process::{Command, Output},
 };
 
 use anyhow::{Context, ensure};
+use e2e::Progress;
 
 use super::{
     copy::Copy,
@@ -174,6 +176,12 @@ pub(super) fn passes(copy: &Copy, place: Place<'_>, tests: &BTreeSet<&str>) -> a
     Ok(())
 }
 
+/// What tests of the packages read from the environment: the program of Go's that renders the same templates.
+pub(super) fn variables() -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
+    let template = e2e::cluster::template(&Progress::default())?;
+    Ok(vec![("TEXT_TEMPLATE_ORACLE", template)])
+}
+
 /// Runs all tests of one kind.
 pub(super) fn of_all(copy: &Copy, package: &str, kind: Kind) -> anyhow::Result<Said> {
     let chosen = match kind {
@@ -192,7 +200,11 @@ pub(super) fn of_all(copy: &Copy, package: &str, kind: Kind) -> anyhow::Result<S
     if let Err(problem) = built(build)? {
         return Ok(Said::NotBuilt(problem));
     }
-    let output = with(ALL_TESTS).output().context("cargo test")?;
+    let mut tests = with(ALL_TESTS);
+    if kind == Kind::Integration {
+        tests.envs(variables()?);
+    }
+    let output = tests.output().context("cargo test")?;
     let code = output.status.code();
     if code.is_some_and(|code| OUT_OF_TIME.contains(&code)) {
         return Ok(Said::Hung);
