@@ -57,7 +57,7 @@ fn write_value(
         Value::List(list) if list.is_nil => sink.push("null")?,
         Value::List(list) => {
             sink.push("[")?;
-            let values = list.to_vec();
+            let values = list.elements();
             for (place, value) in values.iter().enumerate() {
                 between(sink, style, place, depth + 1)?;
                 if !write_value(sink, value, style, depth + 1)? {
@@ -69,7 +69,7 @@ fn write_value(
         }
         Value::Dict(dict) => {
             sink.push("{")?;
-            let entries = dict.to_vec();
+            let entries = dict.entries.borrow();
             for (place, (key, value)) in entries.iter().enumerate() {
                 between(sink, style, place, depth + 1)?;
                 write_text(sink, key, style)?;

@@ -2,7 +2,12 @@
 //!
 //! Dictionaries are shared and can change, lists share their elements, as in Go.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
+use std::{
+    cell::{Ref, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
@@ -205,11 +210,17 @@ impl List {
         self.behind.borrow().get(self.from + index).cloned()
     }
 
-    /// Its elements as they are now.
+    /// Its elements. They cannot change while these are held.
+    pub(crate) fn elements(&self) -> Ref<'_, [Value]> {
+        Ref::map(self.behind.borrow(), |behind| {
+            let part = behind.get(self.from..self.from + self.length);
+            part.unwrap_or_default()
+        })
+    }
+
+    /// A copy of its elements as they are now. The caller has paid a step for each.
     pub(crate) fn to_vec(&self) -> Vec<Value> {
-        let behind = self.behind.borrow();
-        let part = behind.get(self.from..self.from + self.length);
-        part.unwrap_or_default().to_vec()
+        self.elements().to_vec()
     }
 }
 
@@ -226,7 +237,7 @@ impl Dict {
         self.entries.borrow().get(key).cloned()
     }
 
-    /// Its entries as they are now, in the order of their keys.
+    /// A copy of its entries as they are now, in the order of their keys. The caller has paid a step for each.
     pub(crate) fn to_vec(&self) -> Vec<(Arc<str>, Value)> {
         let entries = self.entries.borrow();
         entries

@@ -188,11 +188,13 @@ pub(super) fn is_deeply_equal(
             if one.is_same(other) {
                 return Ok(true);
             }
-            let (one, other) = (one.to_vec(), other.to_vec());
+            // A copy would look at all entries, where the first ones may differ.
+            let (one, other) = (one.entries.borrow(), other.entries.borrow());
             if one.len() != other.len() {
                 return Ok(false);
             }
-            for ((key, value), (other_key, other)) in one.iter().zip(&other) {
+            for ((key, value), (other_key, other)) in one.iter().zip(&*other) {
+                call.meter.looks(key.len().min(other_key.len()))?;
                 if key != other_key || !is_deeply_equal(call, value, other, depth + 1)? {
                     return Ok(false);
                 }
@@ -216,7 +218,7 @@ fn are_lists_equal(
     if is_same {
         return Ok(true);
     }
-    for (one, other) in one.to_vec().iter().zip(&other.to_vec()) {
+    for (one, other) in one.elements().iter().zip(&*other.elements()) {
         if !is_deeply_equal(call, one, other, depth + 1)? {
             return Ok(false);
         }
