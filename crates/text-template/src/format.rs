@@ -1,5 +1,8 @@
 //! How Go's package fmt writes one value of a simple type, with flags, width and precision.
 
+#[cfg(test)]
+mod tests;
+
 use crate::{
     error::TemplateLimit,
     meter::MeteredOutput,
@@ -33,7 +36,7 @@ impl Flags {
         sink: &mut MeteredOutput<'_>,
         text: &str,
     ) -> Result<(), TemplateLimit> {
-        let Some(width) = self.width.filter(|it| *it > 0) else {
+        let Some(width) = self.width else {
             return sink.push(text);
         };
         let missing = width.saturating_sub(text.chars().count());
@@ -246,9 +249,9 @@ impl Flags {
         if self.plus || sign != '+' {
             let length = digits.len() + 1;
             let width = self.width.unwrap_or(0);
-            if self.zero && !self.minus && width > length {
+            if self.zero && !self.minus {
                 sink.push(sign.encode_utf8(&mut [0; 4]))?;
-                sink.pad('0', width - length)?;
+                sink.pad('0', width.saturating_sub(length))?;
                 return sink.push(&digits);
             }
             return self.pad(sink, &format!("{sign}{digits}"));

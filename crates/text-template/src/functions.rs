@@ -21,6 +21,8 @@ mod merge;
 mod paths;
 mod regexes;
 mod strings;
+#[cfg(test)]
+mod tests;
 mod types;
 mod urls;
 mod words;

@@ -1,5 +1,8 @@
 //! JSON as Go's package encoding/json writes and reads it.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use crate::{
@@ -124,12 +127,8 @@ fn float(number: f64) -> String {
     if size == 0.0 || (1e-6..1e21).contains(&size) {
         return format_float(number, 'f', None);
     }
-    let written = format_float(number, 'e', None);
     // e-09 as e-9
-    match written.rsplit_once("e-0") {
-        Some((mantissa, digit)) if digit.len() == 1 => format!("{mantissa}e-{digit}"),
-        _ => written,
-    }
+    format_float(number, 'e', None).replace("e-0", "e-")
 }
 
 fn write_text(sink: &mut MeteredOutput<'_>, text: &str, style: Style) -> Result<(), TemplateLimit> {

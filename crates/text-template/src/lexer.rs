@@ -1,5 +1,8 @@
 //! Divides a text into pieces of plain text and the tokens of actions.
 
+#[cfg(test)]
+mod tests;
+
 use crate::unicode::{is_digit, is_letter};
 
 /// A piece of the text.

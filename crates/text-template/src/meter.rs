@@ -15,6 +15,9 @@ use crate::{
     value::{Dict, Elements, Entries, List, Value},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// The bytes of an element of a list, and of an entry of a dictionary, apart from texts.
 const ELEMENT: usize = size_of::<Value>();
 const ENTRY: usize = 2 * ELEMENT + 16;

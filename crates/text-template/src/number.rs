@@ -1,5 +1,8 @@
 //! Numbers as Go's package strconv reads and writes them.
 
+#[cfg(test)]
+mod tests;
+
 /// The nearest floating-point number.
 #[expect(clippy::cast_precision_loss, reason = "as Go's conversion")]
 pub(crate) fn float_of(number: i64) -> f64 {
@@ -64,9 +67,9 @@ fn prefixed(text: &str) -> (&str, u32) {
         return (text, 10);
     }
     match lower {
-        Some(b'b') if text.len() >= 3 => (text.get(2..).unwrap_or_default(), 2),
-        Some(b'o') if text.len() >= 3 => (text.get(2..).unwrap_or_default(), 8),
-        Some(b'x') if text.len() >= 3 => (text.get(2..).unwrap_or_default(), 16),
+        Some(b'b') => (text.get(2..).unwrap_or_default(), 2),
+        Some(b'o') => (text.get(2..).unwrap_or_default(), 8),
+        Some(b'x') => (text.get(2..).unwrap_or_default(), 16),
         _ => (text.get(1..).unwrap_or_default(), 8),
     }
 }
@@ -159,7 +162,7 @@ fn decimal(lower: &str, text: &str) -> Result<f64, Wrong> {
     Ok(number)
 }
 
-/// A mantissa of at most 53 bits. Longer ones would have to be rounded, and have no use.
+/// The nearest number, and of two the even one.
 fn hexadecimal(lower: &str, text: &str) -> Result<f64, Wrong> {
     if lower.contains('_') && !underscores_are_right(text) {
         return Err(Wrong::Syntax);
@@ -172,20 +175,30 @@ fn hexadecimal(lower: &str, text: &str) -> Result<f64, Wrong> {
     if all.is_empty() || !all.bytes().all(|it| it.is_ascii_hexdigit()) {
         return Err(Wrong::Syntax);
     }
-    let (_, power) = signed(exponent);
+    let (is_negative, power) = signed(exponent);
     if power.is_empty() || !power.bytes().all(|it| it.is_ascii_digit()) {
         return Err(Wrong::Syntax);
     }
-    let exponent: i32 = exponent.parse().map_err(|_| Wrong::Range)?;
+    let beyond_all = if is_negative { i64::MIN } else { i64::MAX };
+    let power: i64 = exponent.parse().unwrap_or(beyond_all);
     let all = all.trim_start_matches('0');
-    let number = i64::from_str_radix(if all.is_empty() { "0" } else { all }, 16);
-    let number = number.ok().filter(|it| *it < 1 << 53).ok_or(Wrong::Range)?;
-    let shift = i32::try_from(fraction.len()).map_err(|_| Wrong::Range)?;
-    let exponent = exponent.checked_sub(4 * shift).ok_or(Wrong::Range)?;
-    if !(-1000..=900).contains(&exponent) && number != 0 {
+    // These are 60 bits. Of the others only matters whether there are any.
+    let (kept, others) = all.split_at(all.len().min(15));
+    let has_others = others.bytes().any(|it| it != b'0');
+    let mut number = i64::from_str_radix(kept, 16).unwrap_or(0) | i64::from(has_others);
+    let mut power = power.saturating_add(4 * (count(others.len()) - count(fraction.len())));
+    // Two bits more than the smallest number has, so that it is rounded once.
+    while number > 1 && power < -1076 {
+        number = number >> 1 | number & 1;
+        power += 1;
+    }
+    // In two steps, because a power alone may be no number.
+    let power = i32::try_from(power.clamp(-2000, 2000)).unwrap_or(0);
+    let number = float_of(number) * 2_f64.powi(power / 2) * 2_f64.powi(power - power / 2);
+    if number.is_infinite() {
         return Err(Wrong::Range);
     }
-    Ok(float_of(number) * 2_f64.powi(exponent.clamp(-1000, 900)))
+    Ok(number)
 }
 
 /// The digits of a number and where its decimal point is: `0.d1d2d3… × 10^point`.
@@ -259,20 +272,18 @@ fn trimmed(mut decimal: Decimal) -> Decimal {
     decimal
 }
 
-fn special(number: f64) -> Option<String> {
-    let text = match (number.is_nan(), number.is_infinite(), number < 0.0) {
-        (true, ..) => "NaN",
-        (_, true, true) => "-Inf",
-        (_, true, false) => "+Inf",
-        _ => return None,
-    };
-    Some(text.to_owned())
+fn special(number: f64) -> Option<&'static str> {
+    match number {
+        f64::INFINITY => Some("+Inf"),
+        f64::NEG_INFINITY => Some("-Inf"),
+        _ => number.is_nan().then_some("NaN"),
+    }
 }
 
 /// Go's `FormatFloat` for the letters e, E, f, g and G; without a precision, the fewest digits that give it again.
 pub(crate) fn format_float(number: f64, letter: char, precision: Option<usize>) -> String {
     if let Some(text) = special(number) {
-        return text;
+        return text.to_owned();
     }
     let text = match (letter, precision) {
         ('f', None) => return format!("{number}"),
@@ -303,12 +314,7 @@ fn general(number: f64, letter: char, precision: Option<usize>) -> (bool, String
     let precision = precision.map(|it| it.max(1));
     let decimal = trimmed(Decimal::of(number, precision));
     let digits = decimal.digits.len();
-    let point = usize::try_from(decimal.point.max(0)).unwrap_or(0);
-    let threshold = match precision {
-        None => 6,
-        Some(precision) if precision > digits && digits >= point => digits,
-        Some(precision) => precision,
-    };
+    let threshold = precision.unwrap_or(6);
     let exponent = decimal.point - 1;
     let is_large = usize::try_from(exponent).is_ok_and(|it| it >= threshold);
     let text = if exponent < -4 || is_large {

@@ -1,5 +1,8 @@
 //! Go's literals: strings and characters, read and written.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Write as _;
 
 use crate::unicode::is_print;
@@ -46,7 +49,7 @@ fn escape(into: &mut String, character: char, quote: char, ascii: bool) {
             '\r' => into.push_str("\\r"),
             '\t' => into.push_str("\\t"),
             '\u{b}' => into.push_str("\\v"),
-            _ if code < 0x20 || code == 0x7f => {
+            _ if character.is_ascii() => {
                 let _ = write!(into, "\\x{code:02x}");
             }
             _ if code < 0x10000 => {

@@ -5,6 +5,8 @@
 //! not agree.
 
 mod class;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Write as _;
 
@@ -398,7 +400,7 @@ impl RegexReader<'_, '_> {
             self.rest = self.rest.get(2..).unwrap_or_default();
             digits
         };
-        let is_number = !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_hexdigit());
+        let is_number = digits.bytes().all(|it| it.is_ascii_hexdigit());
         let code = u32::from_str_radix(digits, 16).ok().filter(|_| is_number);
         code.and_then(char::from_u32).ok_or_else(refused)
     }

@@ -1,5 +1,8 @@
 //! Times and durations as Go's package time writes and reads them. Only UTC is known.
 
+#[cfg(test)]
+mod tests;
+
 use jiff::{Timestamp, civil::DateTime, tz::Offset};
 
 use crate::number::{float_of, int_of};
@@ -173,7 +176,6 @@ pub(crate) fn duration(nanoseconds: i64) -> String {
         )
     };
     match size {
-        0 => "0s".to_owned(),
         1..1_000 => unit(0, "ns"),
         1_000..1_000_000 => unit(3, "µs"),
         1_000_000..1_000_000_000 => unit(6, "ms"),

@@ -3,6 +3,9 @@
 //! The standard library knows later versions, in which characters are assigned, or have an upper case, that Go does not
 //! know.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::LazyLock;
 
 use regex::Regex;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use text_template::{
-    Refusal, TemplateLimit, TemplateLimits, TemplateParseError, TemplateParseProblem,
+    MissingKey, Refusal, TemplateLimit, TemplateLimits, TemplateParseError, TemplateParseProblem,
     TemplateRenderProblem, TextTemplate,
 };
 
@@ -81,6 +81,8 @@ fn what_would_be_too_large_is_not_made() {
         (r#"{{ nindent 9223372036854775807 "" }}"#, Stop::Value),
         (r#"{{ replace "" .s .s | replace "" .s }}"#, Stop::Value),
         (r#"{{ printf "%9000000d" 1 }}"#, Stop::Value),
+        // Go takes up to eight digits for a width, if the first seven are no more than a million.
+        (r#"{{ printf "%10000000d" 1 }}"#, Stop::Value),
         (r#"{{ printf "%.9000000d" 1 }}"#, Stop::Value),
         (r#"{{ printf "%.9000000f" 1.5 }}"#, Stop::Value),
         (r#"{{ printf "%.9000000U" 1 }}"#, Stop::Value),
@@ -333,6 +335,41 @@ fn what_is_nested_too_deeply_is_stopped() {
     }
 }
 
+/// The limit is the depth that the innermost value may have, whether the template makes it or gets it.
+#[test]
+fn values_are_nested_as_deeply_as_the_limit_and_no_deeper() {
+    let stop = TemplateRenderProblem::Limit(TemplateLimit::Depth(64));
+    for inner in ["list $v", "dict `d` $v"] {
+        for what in [
+            "deepCopy $v",
+            "deepEqual $v $w",
+            "print $v",
+            "merge (dict `d` $v) (dict `d` $w)",
+        ] {
+            // A merge looks at dictionaries only, and has one more here.
+            let around = usize::from(what.starts_with("merge"));
+            if around > 0 && inner.starts_with("list") {
+                continue;
+            }
+            let nested = |depth: usize| {
+                let other = inner.replace("$v", "$w");
+                let empty = inner.split(' ').next().unwrap();
+                let text = format!(
+                    "{{{{ $v := {empty} }}}}{{{{ $w := {empty} }}}}{{{{ range until {depth} }}}}{{{{ $v = {inner} }}}}{{{{ $w = {other} }}}}{{{{ end }}}}{{{{ $x := {what} }}}}"
+                );
+                render(&text, &json!({}))
+            };
+            assert_eq!(nested(64 - around), Ok(0), "{what} {inner}");
+            assert_eq!(nested(65 - around), Err(stop.clone()), "{what} {inner}");
+        }
+    }
+    for around in [|it| json!([it]), |it| json!({"a": it})] {
+        let nested = |depth: usize| (0..depth).fold(json!(1), |it, _| around(it));
+        assert_eq!(render("", &nested(64)), Ok(0));
+        assert_eq!(render("", &nested(65)), Err(stop.clone()));
+    }
+}
+
 /// Nothing of it is freed by recursion.
 #[test]
 fn what_contains_itself_or_a_million_others_is_freed() {
@@ -377,6 +414,42 @@ fn texts_that_are_nested_too_deeply_are_no_templates() {
         parsed(&long).unwrap_err().problem,
         TemplateParseProblem::Limit(TemplateLimit::Text(1 << 20))
     );
+}
+
+#[test]
+fn texts_are_as_long_and_nested_as_deeply_as_the_limits() {
+    assert_eq!(render(&"x".repeat(1 << 20), &json!({})), Ok(1 << 20));
+    // The pipeline as a whole is a level too.
+    let parentheses = |depth: usize| {
+        let (open, close) = ("(".repeat(depth), ")".repeat(depth));
+        format!("{{{{ {open}1{close} }}}}")
+    };
+    let blocks = |depth: usize| "{{ if 1 }}".repeat(depth) + &"{{ end }}".repeat(depth);
+    assert!(parsed(&parentheses(63)).is_ok());
+    assert!(parsed(&blocks(64)).is_ok());
+    for text in [parentheses(64), blocks(65)] {
+        let problem = parsed(&text).unwrap_err().problem;
+        let limit = TemplateLimit::Depth(64);
+        assert_eq!(problem, TemplateParseProblem::Limit(limit), "{text}");
+    }
+}
+
+/// A credential that is not there is never written as `<no value>`, unless the caller wants it.
+#[test]
+fn no_data_has_no_keys() {
+    let text = "{{ .token }}";
+    assert_eq!(
+        render(text, &Value::Null),
+        Err(TemplateRenderProblem::MissingKey("token".to_owned()))
+    );
+    for missing in [MissingKey::Zero, MissingKey::NoValue] {
+        let rendered = parsed(text).unwrap().with_missing_key(missing).render(
+            &Value::Null,
+            &TemplateLimits::default(),
+            Timestamp::UNIX_EPOCH,
+        );
+        assert_eq!(rendered.unwrap(), "<no value>", "{missing:?}");
+    }
 }
 
 /// As wide as they like: only depth costs stack.
@@ -459,16 +532,67 @@ fn the_largest_nesting_fits_the_stack_of_a_thread() {
     std::mem::forget(deeper);
 }
 
-#[test]
-fn what_is_refused_names_its_place_and_word() {
-    let says = |text: &str| match parsed(text) {
+/// The message of a text that has no result.
+fn says(text: &str) -> String {
+    match parsed(text) {
         Err(error) => error.to_string(),
         Ok(template) => {
             let rendered =
                 template.render(&data(), &TemplateLimits::default(), Timestamp::UNIX_EPOCH);
             rendered.unwrap_err().to_string()
         }
-    };
+    }
+}
+
+#[test]
+fn what_go_refuses_is_refused_with_its_reason() {
+    for (text, wanted) in [
+        (
+            "{{ if 1 }}",
+            "attack:1:11: at <>: unexpected end of the text in a list without its end",
+        ),
+        (
+            "{{ 1 , 2 }}",
+            "attack:1:6: at <,>: unexpected \",\" in operand",
+        ),
+        (
+            "{{ range $i ; $v := .list }}{{ end }}",
+            "attack:1:10: at <$i>: undefined variable \"$i\"",
+        ),
+        (
+            "{{ upper (list 1) }}",
+            "attack:1:10: at <(list 1)>: wrong type for value; expected string; got []interface {}",
+        ),
+    ] {
+        assert_eq!(says(text), wanted, "{text}");
+    }
+    for (call, wanted) in [
+        ("lt nil 1", "lt: invalid type for comparison"),
+        ("lt 1 nil", "lt: invalid type for comparison"),
+        ("lt true true", "lt: invalid type for comparison"),
+        ("index (list 1 2 3) 3", "index: slice index out of range"),
+        ("index `abc` 3", "index: string index out of range"),
+        ("index `abc` -1", "index: index out of range: -1"),
+        ("substr 3 1 `hello`", "substr: slice bounds out of range"),
+        ("chunk 0 (list 1 2)", "chunk: makeslice: len out of range"),
+        ("chunk -1 (list 1)", "chunk: makeslice: len out of range"),
+        (
+            "mustToJson (float64 `NaN`)",
+            "mustToJson: json: unsupported value",
+        ),
+        (
+            "toRawJson (float64 `inf`)",
+            "toRawJson: json: unsupported value",
+        ),
+    ] {
+        let text = format!("{{{{ {call} }}}}");
+        let wanted = format!("attack:1:4: at <{call}>: error calling {wanted}");
+        assert_eq!(says(&text), wanted);
+    }
+}
+
+#[test]
+fn what_is_refused_names_its_place_and_word() {
     for (text, wanted) in [
         (
             "a\n b {{ env \"HOME\" }}",

@@ -141,13 +141,13 @@ fn index(call: &Call<'_>) -> Result {
     for at in call.rest(1) {
         item = match &item {
             Value::Text(text) => {
-                let place = place(call, at, text.len())?;
+                let place = place(call, at)?;
                 let byte = text.as_bytes().get(place).copied();
                 byte.map(Value::Byte)
                     .ok_or_else(|| call.failed("string index out of range"))?
             }
             Value::List(list) => {
-                let place = place(call, at, list.length)?;
+                let place = place(call, at)?;
                 list.get(place)
                     .ok_or_else(|| call.failed("slice index out of range"))?
             }
@@ -174,15 +174,14 @@ fn index(call: &Call<'_>) -> Result {
     Ok(item)
 }
 
-fn place(call: &Call<'_>, index: &Value, length: usize) -> Result<usize> {
+fn place(call: &Call<'_>, index: &Value) -> Result<usize> {
     let Some(number) = index.whole() else {
         return Err(call.failed(format!(
             "cannot index slice/array with type {}",
             index.type_name()
         )));
     };
-    let place = usize::try_from(number).ok().filter(|it| *it < length);
-    place.ok_or_else(|| call.failed(format!("index out of range: {number}")))
+    usize::try_from(number).map_err(|_| call.failed(format!("index out of range: {number}")))
 }
 
 fn length(call: &Call<'_>) -> Result {

@@ -190,9 +190,7 @@ fn chunk(call: &Call<'_>) -> Result {
         let size = usize::try_from(size.unsigned_abs()).unwrap_or(usize::MAX);
         return match values.len() {
             1 if size > 1 => Ok(call.meter.list(Elements::Lists, vec![any(call, values)?])?),
-            2.. if size > 0 && values.len() - 1 <= size => {
-                Ok(call.meter.list(Elements::Lists, Vec::new())?)
-            }
+            2.. if values.len() - 1 <= size => Ok(call.meter.list(Elements::Lists, Vec::new())?),
             _ => Err(call.failed("makeslice: len out of range")),
         };
     };

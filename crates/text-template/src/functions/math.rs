@@ -83,14 +83,21 @@ fn largest(call: &Call<'_>, is_largest: bool) -> Result {
 
 fn largest_float(call: &Call<'_>, is_largest: bool) -> Result {
     let numbers = call.values.iter().map(to_float);
+    let last = if is_largest {
+        f64::INFINITY
+    } else {
+        f64::NEG_INFINITY
+    };
+    // Go's Max and Min: only the last number wins against NaN, and -0 is less than 0.
     let found = numbers.reduce(|one, other| {
-        // Go's Max and Min: NaN wins.
-        match (one.is_nan() || other.is_nan(), is_largest) {
-            (true, _) if one.is_infinite() && (one > 0.0) == is_largest => one,
-            (true, _) if other.is_infinite() && (other > 0.0) == is_largest => other,
-            (true, _) => f64::NAN,
-            (_, true) => one.max(other),
-            (_, false) => one.min(other),
+        if [one, other].contains(&last) {
+            last
+        } else if one.is_nan() || other.is_nan() {
+            f64::NAN
+        } else if one.total_cmp(&other).is_ge() == is_largest {
+            one
+        } else {
+            other
         }
     });
     Ok(Value::Float(found.unwrap_or(0.0)))
@@ -140,9 +147,6 @@ fn sequence(call: &Call<'_>) -> Result {
         3 => (call.int(0), call.int(1), call.int(2)),
         _ => return call.make(""),
     };
-    if end < start && step > 0 {
-        return call.make("");
-    }
     let after = if end < start {
         end.saturating_sub(1)
     } else {

@@ -195,9 +195,8 @@ fn expand(
             continue;
         };
         rest = after;
-        let is_number = name.bytes().all(|it| it.is_ascii_digit())
-            && (name == "0" || !name.starts_with('0'))
-            && name.len() < 9;
+        let is_number =
+            name.bytes().all(|it| it.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
         let found = if is_number {
             name.parse().ok().and_then(|it| groups.get(it))
         } else {

@@ -162,17 +162,12 @@ fn mapped(call: &Call<'_>, map: fn(char) -> char) -> Result {
 fn replace(call: &Call<'_>) -> Result {
     let (old, new, text) = (call.text(0), call.text(1), call.text(2));
     call.work(text.len())?;
-    let times = if old.is_empty() {
-        text.len() + 1
-    } else {
-        text.len() / old.len()
-    };
-    if times.saturating_mul(new.len()).saturating_add(text.len()) > call.meter.limits.value {
-        let times = text.matches(&*old).count();
-        call.meter
-            .room(times.saturating_mul(new.len()).saturating_add(text.len()))?;
-    }
-    call.make(text.replace(&*old, &new))
+    // Counted before it is made: it can be much longer than its parts.
+    let times = text.matches(&*old).count();
+    let kept = text.len() - times * old.len();
+    call.meter
+        .room(times.saturating_mul(new.len()).saturating_add(kept))?;
+    Ok(Value::text(&text.replace(&*old, &new)))
 }
 
 /// Go's `text[start:end]`, by bytes.
@@ -195,10 +190,7 @@ fn abbreviated(call: &Call<'_>, text: &str, offset: i64, width: i64) -> Result {
         return call.make(text);
     }
     let shown = width - 3;
-    let mut offset = offset.min(length);
-    if length - offset < shown {
-        offset = length - shown;
-    }
+    let offset = offset.min(length - shown);
     let piece = |start: i64, end: i64| cut(call, text, start, end);
     if offset <= 4 {
         return appended(call, "", &piece(0, shown)?, "...");
@@ -206,14 +198,8 @@ fn abbreviated(call: &Call<'_>, text: &str, offset: i64, width: i64) -> Result {
     if width < 7 {
         return call.make("");
     }
-    if offset + shown < length {
-        let Value::Text(rest) = piece(offset, length)? else {
-            return call.make("");
-        };
-        let rest = abbreviated(call, &rest, 0, shown)?;
-        return appended(call, "...", &rest, "");
-    }
-    appended(call, "...", &piece(length - shown, length)?, "")
+    let rest = call.string_of(&piece(offset, length)?)?;
+    appended(call, "...", &abbreviated(call, &rest, 0, shown)?, "")
 }
 
 fn appended(call: &Call<'_>, before: &str, text: &Value, after: &str) -> Result {

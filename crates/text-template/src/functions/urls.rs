@@ -225,7 +225,7 @@ fn read_literal(host: &str) -> Read<String> {
         unescaped(zone, UrlPart::Zone)?,
     );
     let is_zone = zone.is_empty() || zone.len() > 1;
-    if name.contains('%') || !is_zone || name.parse::<Ipv6Addr>().is_err() {
+    if !is_zone || name.parse::<Ipv6Addr>().is_err() {
         return Err(UnreadUrl::Wrong("invalid host"));
     }
     Ok(format!("[{name}{zone}]{port}"))

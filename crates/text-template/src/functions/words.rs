@@ -4,8 +4,8 @@ use super::{Call, Function, Result, Takes, function, wrap::wrapped};
 use crate::{
     error::{Refusal, TemplateRenderProblem},
     unicode::{
-        is_digit, is_letter, is_lower, is_number, is_punctuation, is_space, is_title, is_upper,
-        to_lower, to_title, to_upper,
+        is_letter, is_lower, is_number, is_punctuation, is_space, is_title, is_upper, to_lower,
+        to_title, to_upper,
     },
 };
 
@@ -53,7 +53,7 @@ fn is_separator(character: char) -> bool {
     if character.is_ascii() {
         return !character.is_ascii_alphanumeric() && character != '_';
     }
-    !is_letter(character) && !is_digit(character) && is_space(character)
+    is_space(character)
 }
 
 fn untitle(call: &Call<'_>) -> Result {

@@ -45,7 +45,7 @@ pub(super) fn number(parser: &Parser<'_>, token: TemplateToken) -> ParsedBlock<N
         return left_out(parser, token, "complex numbers");
     }
     let lower = text.to_ascii_lowercase();
-    let is_hexadecimal = lower.starts_with("0x") && lower.len() > 2 && !lower.contains('p');
+    let is_hexadecimal = lower.starts_with("0x") && !lower.contains('p');
     let is_float = !is_hexadecimal && lower.contains(['.', 'e', 'p']);
     let signed = parse_signed(text, 0).ok();
     if let Some(int) = signed {

@@ -43,8 +43,7 @@ impl RegexReader<'_, '_> {
                 self.rest = before;
             }
             let low = self.class_character()?;
-            let is_range =
-                self.rest.starts_with('-') && self.rest.len() > 1 && !self.rest.starts_with("-]");
+            let is_range = self.rest.starts_with('-') && !self.rest.starts_with("-]");
             let high = if is_range {
                 self.next();
                 self.class_character()?
