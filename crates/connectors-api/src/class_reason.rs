@@ -24,6 +24,15 @@ impl ClassEvent {
 mod tests {
     use super::*;
 
+    #[test]
+    fn files_that_no_pod_gets_need_attention() {
+        let warnings = ClassEvent::ALL.iter().filter(|it| it.is_warning());
+        assert_eq!(
+            warnings.collect::<Vec<_>>(),
+            [&ClassEvent::TemplatesUnreadable]
+        );
+    }
+
     /// Alerts and people's scripts rely on these words: changing one is a breaking change.
     #[test]
     fn the_words_stay() {

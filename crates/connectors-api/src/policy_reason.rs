@@ -118,6 +118,17 @@ impl Event {
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_is_not_as_its_author_wrote_it_needs_attention() {
+        let warnings = Event::ALL.iter().filter(|it| it.is_warning());
+        let expected = [
+            &Event::PermissionRestored,
+            &Event::PermissionNotSynced,
+            &Event::ChecksQuestionable,
+        ];
+        assert_eq!(warnings.collect::<Vec<_>>(), expected);
+    }
+
     /// Alerts and people's scripts rely on these words: changing one is a breaking change.
     #[test]
     fn the_words_stay() {

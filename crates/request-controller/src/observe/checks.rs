@@ -593,6 +593,51 @@ mod tests {
         }
     }
 
+    /// Each part of a question, so that no answer is taken for one about something else.
+    #[test]
+    fn a_question_is_the_same_only_if_each_of_its_parts_is() {
+        type Change = fn(&mut DraftQuestion<'_>);
+        let [pod, later] =
+            ["1", "2"].map(|it| WholePod::from(serde_json::json!({"resourceVersion": it})));
+        let candidates = |check: &str, field: &str, text: &str| CheckedObjects {
+            check: check.to_owned(),
+            shared_fields: vec![field.to_owned()],
+            texts: vec![text.into()],
+        };
+        let question = |pod| DraftQuestion {
+            policy: b"policy".to_vec(),
+            pod,
+            connector: "harbor",
+            candidates: vec![candidates("c", "data.a", "{}")],
+            lineage: vec!["run".into()],
+            creators_since: None,
+            stage: EvaluationStage::BeforeGrant,
+        };
+        let digest = question(&pod).digest();
+        assert_eq!(question(&pod).digest(), digest);
+        assert_ne!(question(&later).digest(), digest, "pod");
+        let changes: [(&str, Change); 9] = [
+            ("policy", |it| it.policy.push(0)),
+            ("connector", |it| it.connector = "gitlab"),
+            ("check", |it| it.candidates[0].check.push('c')),
+            ("shared field", |it| {
+                it.candidates[0].shared_fields[0].push('b');
+            }),
+            ("object", |it| it.candidates[0].texts[0] = "[]".into()),
+            ("objects", |it| it.candidates.clear()),
+            ("lineage", |it| it.lineage[0] = "other".into()),
+            ("creators", |it| {
+                it.creators_since = Some(Timestamp::UNIX_EPOCH);
+            }),
+            ("stage", |it| it.stage = EvaluationStage::AfterGrant),
+        ];
+        for (part, change) in changes {
+            let mut other = question(&pod);
+            change(&mut other);
+            assert_ne!(other.digest(), digest, "{part}");
+        }
+    }
+
     #[test]
     fn an_answer_is_about_its_question_if_no_check_passes_without_all_of_its_objects() {
         let (passed, pending) = (CheckVerdict::Passed, CheckVerdict::Pending);
