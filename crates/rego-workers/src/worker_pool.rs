@@ -472,9 +472,10 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            // The first worker replies to its first job alone, and later ones never do.
+            // The first worker replies to its first job alone, and later ones never do. It reads a byte of the
+            // job, which is written at once: otherwise it may end before that.
             let script = format!(
-                "if [ ! -e \"$here/used\" ]; then : > \"$here/used\"; printf \"$yes\"; fi; {end}"
+                "if [ ! -e \"$here/used\" ]; then : > \"$here/used\"; head -c 1 > /dev/null; printf \"$yes\"; fi; {end}"
             );
             let place = place.path().join(case.to_string());
             let pool = pool(&place, Duration::from_secs(10), &script).await;
