@@ -157,14 +157,16 @@ fn copy(call: &Call<'_>, value: &Value, depth: usize) -> Result {
     match value {
         Value::List(list) if list.is_nil => Ok(value.clone()),
         Value::List(list) => {
-            let values = list.to_vec();
+            let values = list.elements();
             let values = values.iter().map(|it| copy(call, it, depth + 1));
             let values = values.collect::<Result<Vec<_>>>()?;
             Ok(call.meter.list(list.elements, values)?)
         }
         Value::Dict(dict) => {
-            let entries = dict.to_vec().into_iter();
-            let entries = entries.map(|(key, value)| Ok((key, copy(call, &value, depth + 1)?)));
+            let entries = dict.entries.borrow();
+            let entries = entries
+                .iter()
+                .map(|(key, value)| Ok((Arc::clone(key), copy(call, value, depth + 1)?)));
             let entries = entries.collect::<Result<Entries>>()?;
             Ok(call.meter.dict(dict.of_texts, entries)?)
         }

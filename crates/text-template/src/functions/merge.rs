@@ -46,9 +46,11 @@ fn merge(
     if into.is_same(from) {
         return Ok(());
     }
-    let entries = from.to_vec();
-    for (key, value) in entries {
-        call.meter.steps(1)?;
+    let entries = from.entries.borrow().len();
+    call.meter
+        .steps(u64::try_from(entries).unwrap_or(u64::MAX))?;
+    // A copy, since what is merged into may be a part of it.
+    for (key, value) in from.to_vec() {
         let old = into.get(&key);
         let is_kept = match (&old, &value) {
             (_, Value::Nothing | Value::Nil) => !overwrite,

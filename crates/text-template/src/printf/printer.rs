@@ -1,5 +1,7 @@
 //! Values as verbs print them.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::Written;
@@ -150,7 +152,7 @@ impl<'s, 'm> Printer<'s, 'm> {
             ("[", " ", "]")
         };
         self.push(open)?;
-        for (place, value) in list.to_vec().iter().enumerate() {
+        for (place, value) in list.elements().iter().enumerate() {
             if place > 0 {
                 self.push(between)?;
             }
@@ -168,13 +170,13 @@ impl<'s, 'm> Printer<'s, 'm> {
             self.push("map[")?;
             (" ", "]")
         };
-        for (place, (key, value)) in dict.to_vec().into_iter().enumerate() {
+        for (place, (key, value)) in dict.entries.borrow().iter().enumerate() {
             if place > 0 {
                 self.push(between)?;
             }
-            self.value(&Value::Text(key), verb, depth + 1, erroring)?;
+            self.value(&Value::Text(Arc::clone(key)), verb, depth + 1, erroring)?;
             self.push(":")?;
-            self.value(&value, verb, depth + 1, erroring)?;
+            self.value(value, verb, depth + 1, erroring)?;
         }
         Ok(self.push(close)?)
     }
