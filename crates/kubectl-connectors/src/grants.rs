@@ -165,7 +165,7 @@ pub fn list(
 
 /// True when what is this old must be in the list of another kind, read shortly before or after.
 pub(crate) fn is_old(created: Timestamp, now: Timestamp) -> bool {
-    created + PATIENCE < now
+    now.duration_since(created) > PATIENCE
 }
 
 fn row(
