@@ -270,6 +270,7 @@ impl Observer {
             standing: StandingSeen::Unknown,
             freshness,
             only_for_grants,
+            are_matched: true,
             config,
             pod,
             connector: None,
@@ -317,7 +318,7 @@ impl Observer {
         };
         seen.frozen = self.frozen(&seen, &policies, Some(&matched), &look).await?;
         let settled: Vec<_> = settled(&seen);
-        let are_matched = applying.is_ok();
+        seen.are_matched = applying.is_ok();
         let applying = match applying {
             Err(error) if was_granted || !seen.grants.is_empty() => {
                 // What is there is looked at whatever might be added to it.
@@ -326,7 +327,7 @@ impl Observer {
             }
             applying => applying?,
         };
-        if are_matched {
+        if seen.are_matched {
             links.has_sought_all();
         }
         seen.near = applying.near;

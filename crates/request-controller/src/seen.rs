@@ -57,6 +57,8 @@ pub struct Observed {
     /// The request may be an older one, and newer policies may be missing: enough for a grant, whose status is written
     /// first, and not for an end.
     pub only_for_grants: bool,
+    /// It is known which policies apply. While labels cannot be read, nothing that rests on it is final.
+    pub are_matched: bool,
     /// The configuration of the installation.
     pub config: Config,
     /// The pod that the request names.

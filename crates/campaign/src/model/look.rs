@@ -109,6 +109,7 @@ impl Tables {
         let mut observed = Observed {
             freshness,
             only_for_grants: false,
+            are_matched: true,
             config: Config {
                 enabled: true,
                 ..Config::CLOSED

@@ -29,6 +29,9 @@ use crate::{
 };
 use service_kit::clock::Now;
 
+/// Until it is tried again to learn which policies apply. A change of the labels is told sooner.
+const MATCHED_AGAIN: Duration = Duration::from_secs(5);
+
 /// The status under construction.
 pub(super) struct Draft<'a> {
     pub(super) seen: &'a Observed,
@@ -157,6 +160,13 @@ impl Draft<'_> {
         let waiting = is(|it| matches!(it, PolicyProgress::Waiting(_)));
         let mut outcome = if !terminating && standing::suffices(self.seen, now, &followed) {
             self.over(Ready::StandingPermission, tell::STANDING.to_owned())
+        } else if granted {
+            self.in_force()
+        } else if granting || lost {
+            self.writing(&followed)
+        } else if self.awaits_a_match() {
+            let unmatched = tell::UNMATCHED.to_owned();
+            self.pending(Ready::GrantNotWritten, unmatched, Some(MATCHED_AGAIN))
         } else if followed.is_empty() {
             let none = tell::no_policy(&self.seen.request, &self.seen.near);
             self.conditions
@@ -165,10 +175,6 @@ impl Draft<'_> {
                 .barred(terminating)
                 .unwrap_or((Ready::NoAccessPolicy, none));
             self.pending(ready, message, None)
-        } else if granted {
-            self.in_force()
-        } else if granting || lost {
-            self.writing(&followed)
         } else if self.was_granted() {
             self.lapsed(&followed)
         } else if waiting {
@@ -197,6 +203,18 @@ impl Draft<'_> {
             outcome.again = agains.chain(outcome.again).min();
         }
         outcome
+    }
+
+    /// True while a policy may let the pod in of which it is not known whether it applies: it has not said no.
+    fn awaits_a_match(&self) -> bool {
+        let status = self.seen.request.status.as_ref();
+        let is_undecided = || {
+            status.is_some_and(|status| {
+                let mut entries = status.policies.iter();
+                entries.any(|it| it.grant.is_some() && !status.is_settled(it))
+            })
+        };
+        !self.seen.are_matched && (!self.was_granted() || is_undecided())
     }
 
     /// The reason why nothing is granted, independent of the checks.

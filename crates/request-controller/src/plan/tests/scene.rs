@@ -144,6 +144,7 @@ impl Scene {
                 request: request(),
                 freshness: Freshness::Live(mono),
                 only_for_grants: false,
+                are_matched: true,
                 config: Config {
                     enabled: true,
                     ..Config::CLOSED

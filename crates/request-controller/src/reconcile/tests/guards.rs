@@ -452,6 +452,35 @@ async fn what_ends_does_not_wait_until_it_is_known_which_policies_apply() {
     );
 }
 
+/// One policy has said no, and another one had passed when the process ended before its grant was confirmed.
+#[tokio::test]
+async fn nothing_is_final_while_it_is_not_known_whether_a_policy_that_passed_applies() {
+    for was_granted in [false, true] {
+        let cluster = Cluster::granted().await;
+        cluster.server.change("accessrequests", "request", |it| {
+            let status = &mut it["status"];
+            status["phase"] = "Pending".into();
+            let mut passed = status["policies"][0].clone();
+            passed["policy"] = json!({"name": "q", "uid": "q-uid"});
+            passed["grant"]["state"] = "Granting".into();
+            passed["grant"].as_object_mut().unwrap().remove("grantedAt");
+            let ended = &mut status["policies"][0]["grant"];
+            ended["state"] = "Ended".into();
+            ended["reason"] = "CheckRejected".into();
+            status["policies"].as_array_mut().unwrap().push(passed);
+            if !was_granted {
+                status.as_object_mut().unwrap().remove("grantedAt");
+            }
+        });
+        let controller = without_accounts(&cluster);
+        look(&controller).await.unwrap();
+        assert_eq!(cluster.phase(), "Pending", "{was_granted}");
+        assert!(cluster.managed().is_empty(), "{was_granted}");
+        let told = cluster.status()["conditions"].to_string();
+        assert!(told.contains("labels of the service account"), "{told}");
+    }
+}
+
 #[tokio::test]
 async fn what_holds_nothing_waits_until_it_is_known_which_policies_apply() {
     for (was_granted, has_objects) in [(false, false), (true, false), (false, true), (true, true)] {
