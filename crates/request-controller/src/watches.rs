@@ -101,18 +101,17 @@ impl RequestFeeds {
         feeds.follow("pods", Api::all(client()), all(), Self::pod);
         // What ends a grant is read live, so a kind that only has labels keeps no revocation waiting.
         let labels: &[_] = &[process, complete];
-        let (accounts, namespaces) = (self.woken(Self::account), self.woken(Self::namespace));
-        feeds.follow_steps(
+        feeds.follow_for(
             ("serviceaccounts", labels),
             Api::all(client()),
             all(),
-            accounts,
+            Self::account,
         );
-        feeds.follow_steps(
+        feeds.follow_for(
             ("namespaces", labels),
             Api::all(client()),
             all(),
-            namespaces,
+            Self::namespace,
         );
         feeds.follow("roles", Api::all(client()), managed(), |feeds, change| {
             feeds.grant(GrantKind::Role, change, role)
@@ -138,16 +137,6 @@ impl RequestFeeds {
         // of the process requires it separately.
         feeds.follow_steps(("configmaps", &[of_grants, complete]), api, config, taken);
         feeds.run(stop)
-    }
-
-    /// Takes each change of a kind, and wakes what it concerns.
-    fn woken<K>(&self, take: fn(&Self, Change<K>) -> Wakes) -> impl FnMut(Fed<K>) + use<K> {
-        let feeds = self.clone();
-        move |fed| {
-            if let Fed::Change(change) = fed {
-                (feeds.sink)(take(&feeds, change));
-            }
-        }
     }
 
     /// During a list, older requests of a pod may be missing while newer ones are cached.

@@ -343,7 +343,7 @@ mod tests {
         roles
     }
 
-    /// Whoever makes two keys collide gains nothing but a slow lookup.
+    /// Two keys that collide are told apart: the lookup is slower, and gives no access.
     #[test]
     fn a_rule_is_found_by_its_whole_key_even_if_the_hash_of_another_one_is_the_same() {
         let roles = roles(&["pods/log"], &["a"]);

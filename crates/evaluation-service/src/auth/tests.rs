@@ -131,7 +131,7 @@ async fn a_token_in_a_question_that_is_too_long_or_no_plain_text_is_not_reviewed
     let caller = callers.0.caller(UserInfo::default()).unwrap();
     let short = token(evaluation_api::POD_TOKEN_AUDIENCE, "good");
     let padded = |length: usize| format!("{short}{}", "c".repeat(length - short.len()));
-    // The first is reviewed, and is for another audience. Nobody reviews the others.
+    // The first is reviewed, and is for another audience. The others are not reviewed.
     for odd in [
         padded(subject::LONGEST),
         padded(subject::LONGEST + 1),

@@ -53,14 +53,16 @@ async fn what_a_large_question_takes_is_taken_until_it_is_judged() {
     assert!(memory.is_free());
 }
 
+/// The memory, the slots and the workers of a service that can run no module.
+fn without_workers() -> (JsonMemory, Slots, WorkerPool) {
+    let pool = WorkerPool::without_workers();
+    (JsonMemory::default(), Slots::new(1), pool)
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_lacks_modules_is_not_told_again_for_the_same_question() {
     // The namespace has its workers busy until the time of the call is over.
-    let (memory, slots, pool) = (
-        JsonMemory::default(),
-        Slots::new(1),
-        WorkerPool::without_workers(),
-    );
+    let (memory, slots, pool) = without_workers();
     let slot = slots.take("tools", Purpose::New).await.unwrap();
     let _busy = slot.worker().await;
     let asked = Arc::new(asked(1));
@@ -73,11 +75,7 @@ async fn an_answer_that_lacks_modules_is_not_told_again_for_the_same_question() 
 
 #[tokio::test(start_paused = true)]
 async fn a_question_with_too_many_objects_for_modules_is_refused_as_a_whole() {
-    let (memory, slots, pool) = (
-        JsonMemory::default(),
-        Slots::new(1),
-        WorkerPool::without_workers(),
-    );
+    let (memory, slots, pool) = without_workers();
     let slot = slots.take("tools", Purpose::New).await.unwrap();
     let _busy = slot.worker().await;
     for (count, expected) in [(MOST_REGO, None), (MOST_REGO + 1, Some(MOST_REGO + 1))] {

@@ -92,7 +92,7 @@ fn a_policy_that_is_gone_has_the_name_that_its_own_objects_tell() {
     assert_eq!(owner_of(&job(), &there), owner());
     there.roles.clear();
     assert_eq!(owner_of(&job(), &there), owner(), "by its RoleBinding");
-    // Whoever may write labels can have an object of another policy counted as one of this.
+    // A user who may write labels can have an object of another policy counted as one of this.
     let found = owner_of(&job_of("other"), &there);
     assert_eq!(found.name, Name::new(OWN, ""));
     assert_eq!(found.uid, "other");

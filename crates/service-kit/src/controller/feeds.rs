@@ -67,8 +67,23 @@ where
         P: Parse<K> + 'static,
         Guarded<K, P>: Resource,
     {
+        self.follow_for((name, self.ready), api, config, take);
+    }
+
+    /// The same for a kind that only these wait for.
+    pub fn follow_for<K, P>(
+        &mut self,
+        kind: (&'static str, &[&Readiness]),
+        api: Api<Guarded<K, P>>,
+        config: Config,
+        take: fn(&C, Change<Guarded<K, P>>) -> W,
+    ) where
+        K: Resource + Clone + Debug + Send + 'static,
+        P: Parse<K> + 'static,
+        Guarded<K, P>: Resource,
+    {
         let (caches, wake) = (self.caches.clone(), self.wake);
-        self.follow_steps((name, self.ready), api, config, move |fed| {
+        self.follow_steps(kind, api, config, move |fed| {
             if let Fed::Change(change) = fed {
                 wake(&caches, take(&caches, change));
             }

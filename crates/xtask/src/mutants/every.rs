@@ -48,19 +48,19 @@ pub(super) fn try_all(wanted: &Wanted<'_>) -> anyhow::Result<()> {
     let files = chosen(listed::all(copy.root())?, wanted.packages)?;
     let all = || files.values().flatten();
     let packages: BTreeSet<&str> = all().map(|it| it.package.as_str()).collect();
-    let built = program::built(&copy, &files, &packages)?;
-    let reach = ask::reach(&built.programs, trial::variables()?)?;
-
     let folder = e2e::cache_dir().join("mutants/changes");
     fs::create_dir_all(&folder)?;
-    let tried: Vec<&Change> = all()
-        .filter(|it| !built.broken.contains(&it.number) && !built.left_out.contains(&it.number))
-        .collect();
     let caught = if wanted.again {
         CaughtBefore::read(&folder, &packages)?
     } else {
         CaughtBefore::default()
     };
+    let built = program::built(&copy, &files, &packages)?;
+    let reach = ask::reach(&built.programs, trial::variables()?)?;
+
+    let tried: Vec<&Change> = all()
+        .filter(|it| !built.broken.contains(&it.number) && !built.left_out.contains(&it.number))
+        .collect();
     let (known, asked): (Vec<&Change>, Vec<&Change>) =
         tried.iter().partition(|it| caught.has(&it.name));
     let began = Instant::now();

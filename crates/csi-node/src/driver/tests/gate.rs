@@ -229,7 +229,7 @@ async fn the_request_of_an_earlier_call_is_met_by_its_name() {
     world.kubernetes.cluster().created = Created::Exists;
     world.kubernetes.cluster().found = Lookup::Found(Box::new(ours));
     let call = held(&world).await;
-    // It is there to stay, so nobody looks for it again.
+    // It stays there, so no look for it follows.
     sleep(Duration::from_secs(20)).await;
     assert_eq!(calls(&world, "get request"), 1);
     world.evaluator.says("tools/harbor", Some(granted()));

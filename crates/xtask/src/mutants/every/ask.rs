@@ -16,7 +16,11 @@ use std::{
 
 use anyhow::Context;
 
-use super::{super::trial::Ran, listed::Change, program::TestProgram};
+use super::{
+    super::{seconds, trial::Ran},
+    listed::Change,
+    program::TestProgram,
+};
 
 /// As many programs run at a time. Many tests wait.
 const AT_A_TIME: usize = 3;
@@ -135,7 +139,7 @@ pub(super) fn reach<'a>(
         "{} tests reach {} changes ({} s)",
         reach.tests.len(),
         reach.by_change.len(),
-        began.elapsed().as_secs()
+        seconds(began)
     );
     Ok(reach)
 }
