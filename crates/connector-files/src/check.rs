@@ -93,6 +93,19 @@ mod tests {
     }
 
     #[test]
+    fn a_mistake_that_was_copied_is_counted_and_told_in_each_place() {
+        let broken = json!({"a": "{{ nosuch }}", "b": "{{ nosuch }}"});
+        let found = of(&json!([
+            {"name": "docker", "data": broken},
+            {"name": "podman", "data": {"a": "{{ nosuch }}"}},
+        ]));
+        let text = found.to_string();
+        assert!(text.starts_with("3 templates cannot be parsed: "), "{text}");
+        assert_eq!(text.matches("configuration `docker`: ").count(), 2);
+        assert_eq!(text.matches("configuration `podman`: a:1").count(), 1);
+    }
+
+    #[test]
     fn a_class_without_problems_is_empty() {
         let found = of(&json!([{"name": "a", "data": {"x": "{{ now }}"}}, {"name": "b"}]));
         assert!(found.is_empty());

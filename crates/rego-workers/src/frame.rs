@@ -184,6 +184,26 @@ mod tests {
         assert!(read(&mut pipe).unwrap().is_none());
     }
 
+    /// A job is one of several objects of the API server, each of which may have 1.5 MiB, and a module.
+    #[test]
+    fn a_job_may_be_as_long_as_any_question_to_the_service() {
+        for length in [
+            0,
+            1,
+            1 << 16,
+            1 << 20,
+            (1 << 20) * 3 / 2 + 1,
+            3 << 20,
+            9 << 20,
+        ] {
+            let module = "m".repeat(length);
+            let frame = encode(&JobOut::of_module(&module)).unwrap();
+            let content = read(&mut frame.as_slice()).unwrap().unwrap();
+            let job: JobIn<'_> = serde_json::from_slice(&content).unwrap();
+            assert_eq!(job.module.len(), length);
+        }
+    }
+
     #[test]
     fn half_a_frame_is_an_error() {
         let frame = encode(&Reply::Limit(String::new())).unwrap();

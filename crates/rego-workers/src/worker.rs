@@ -187,17 +187,42 @@ mod tests {
         assert_eq!(worker.modules.len(), 3);
     }
 
+    /// However little they differ: a module of another policy decides nothing here.
     #[test]
-    fn modules_that_begin_alike_are_different_modules() {
+    fn modules_that_are_nearly_the_same_are_different_modules() {
+        let long = "x".repeat(12_000);
+        let ways = [
+            format!("package approval\n# {long}\noutput := {{\"state\": \"STATE\"}}"),
+            format!("package approval\noutput := {{\"state\": \"STATE\"}}\n# {long}"),
+            "package approval\noutput := {\"message\": \"#\", \"state\": \"STATE\"}".to_owned(),
+            "package approval\noutput := {\"message\": `#\n\n STATE`, \"state\": \"STATE\"}"
+                .to_owned(),
+            "package approval\noutput := {\"state\": split(\"a#STATE\", \"#\")[1]}".to_owned(),
+        ];
+        // Words, cases and spaces.
+        let states = [
+            "rejected",
+            "approved",
+            "Approved",
+            " approved",
+            "approved ",
+            "rejected",
+        ];
         let mut worker = worker();
-        let comment = "x".repeat(12_000);
-        for state in ["rejected", "approved", "pending", "rejected"] {
-            let module =
-                format!("package approval\n# {comment}\noutput := {{\"state\": \"{state}\"}}");
-            let reply = answer(&mut worker, &module, &json!({}));
-            let is_own = matches!(&reply, Reply::Answer { state: said, .. } if said == state);
-            assert!(is_own, "{state}: {reply:?}");
+        for way in ways {
+            for state in states {
+                let module = way.replace("STATE", state);
+                let own = CheckModule::parse(&module, worker.limit).unwrap();
+                let own = own.evaluate_json("{}", "{}").unwrap().state;
+                match answer(&mut worker, &module, &json!({})) {
+                    Reply::Answer { state: said, .. } => assert_eq!(said, own.as_str(), "{module}"),
+                    other @ (Reply::Sound(_) | Reply::Limit(_) | Reply::Failed(_)) => {
+                        panic!("{module}: {other:?}")
+                    }
+                }
+            }
         }
+        assert_eq!(worker.modules.len(), 25);
     }
 
     /// Otherwise all jobs of a worker would share the time of one.

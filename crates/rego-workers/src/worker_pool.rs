@@ -511,6 +511,37 @@ mod tests {
         assert!(outcome.is_ok(), "{outcome:?}");
     }
 
+    /// Until a job has its reply or its caller has gone: each further process would take the memory of one more.
+    #[tokio::test]
+    async fn no_more_jobs_run_at_a_time_than_there_are_workers() {
+        let _alone = SCRIPTS.lock().await;
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().join("worker");
+        // The first worker replies to its first job. All other replies come when the test says so.
+        let waits = "if [ ! -e \"$here/used\" ]; then : > \"$here/used\"; printf \"$yes\"; fi\n\
+            while [ ! -e \"$here/go\" ]; do sleep 0.01; done; printf \"$no$no$no$no\"; exec sleep 60";
+        let pool = pool(&place, Duration::from_secs(10), waits).await;
+        let mut jobs: Vec<_> = (0..6).map(|_| Box::pin(pool.evaluate(job()))).collect();
+        for job in &mut jobs {
+            assert!(poll!(job).is_pending());
+        }
+        assert_eq!(pool.waiting(), 4);
+        assert_eq!(pool.0.lock().len(), 0);
+        // The caller of a running job goes away, and its worker with it.
+        drop(jobs.remove(0));
+        assert_eq!(pool.0.lock().len(), 0);
+        for job in &mut jobs {
+            assert!(poll!(job).is_pending());
+        }
+        assert_eq!(pool.waiting(), 3);
+        fs::write(place.join("go"), "").unwrap();
+        for outcome in futures::future::join_all(jobs).await {
+            let state = outcome.unwrap().unwrap().state;
+            assert_eq!(state, ObjectState::from_word("rejected").unwrap());
+        }
+        assert_eq!((pool.waiting(), pool.0.lock().len()), (0, 2));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_module_of_more_bytes_than_the_limit_waits_for_no_worker() {
         let pool = WorkerPool::without_workers();

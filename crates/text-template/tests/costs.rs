@@ -116,6 +116,21 @@ fn every_function_pays_for_what_it_is_given() {
     }
 }
 
+/// An expression may go to the end of the text for each of its matches.
+#[test]
+fn each_match_pays_for_a_search_of_the_rest() {
+    let of = |text: &str, length: usize| steps(text, &json!({"s": "a".repeat(length)}));
+    for text in [
+        r#"{{ regexFindAll "a" .s -1 | len }}"#,
+        r#"{{ regexSplit "a" .s -1 | len }}"#,
+        r#"{{ regexReplaceAll "a" .s "" }}"#,
+        r#"{{ regexReplaceAllLiteral "a" .s "" }}"#,
+    ] {
+        let (short, long) = (of(text, 4_000), of(text, 8_000));
+        assert!(long > 3 * short, "{text}: {short} and {long}");
+    }
+}
+
 /// A text twice as long takes twice as many steps, for all line widths.
 #[test]
 fn lines_are_broken_in_linear_time() {

@@ -485,6 +485,47 @@ fn all_files_of_a_volume_share_their_steps() {
     assert_eq!(error, FilesError::TooMuch);
 }
 
+/// However the files are spread over classes and configurations.
+#[test]
+fn the_files_of_all_classes_and_configurations_are_counted_together() {
+    let volume = |classes: usize, each: usize, text: &str| {
+        let connectors = (0..classes).map(|number| {
+            let name = format!("c{number}");
+            let of = |configuration: &str| {
+                let data =
+                    (0..each).map(|it| (format!("{name}-{configuration}-{it}"), text.into()));
+                json!({"name": configuration, "data": Value::Object(data.collect())})
+            };
+            let spec = json!({"configurations": [of("a"), of("b")]});
+            let class = json!({"metadata": {"name": name}, "spec": spec});
+            let class = serde_json::from_value(class).unwrap();
+            (connector(&name, &name, None), Some(class))
+        });
+        let mut volume = Volume::of(connectors.collect());
+        volume.names = "a,b";
+        // Without a token there are no other files.
+        volume.token = None;
+        volume
+    };
+    let steps = "{{ range until 8000 }}{{ end }}";
+    assert!(volume(1, 1, steps).files().is_ok());
+    for (classes, each) in [(1, 20), (10, 2), (20, 1)] {
+        let error = volume(classes, each, steps).files().unwrap_err();
+        assert!(error.to_string().contains("steps"), "{classes}: {error}");
+    }
+    // Each pair has 64 files, and each pair with one class or one file more has more.
+    for (classes, each) in [(1, 32), (8, 4), (32, 1)] {
+        let files = volume(classes, each, "x").files().unwrap();
+        assert_eq!(files.iter().count(), MOST_FILES);
+        for more in [
+            volume(classes + 1, each, "x"),
+            volume(classes, each + 1, "x"),
+        ] {
+            assert_eq!(more.files().unwrap_err(), FilesError::TooMuch);
+        }
+    }
+}
+
 #[test]
 fn no_text_no_value_and_no_output_of_a_template_is_larger_than_a_volume() {
     let text = |bytes: usize| format!("{{{{/*{}*/}}}}", "x".repeat(bytes - 8));

@@ -21,8 +21,8 @@ use super::roots::Roots;
 
 const CONNECT: Duration = Duration::from_secs(3);
 /// A server that disappeared is detected after at most the sum of both.
-const PING_EVERY: Duration = Duration::from_secs(4);
-const PONG_WITHIN: Duration = Duration::from_secs(3);
+pub(super) const PING_EVERY: Duration = Duration::from_secs(4);
+pub(super) const PONG_WITHIN: Duration = Duration::from_secs(3);
 
 const HTTP_2: &[u8] = b"h2";
 

@@ -9,7 +9,7 @@ use hyper_util::service::TowerToHyperService;
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
@@ -233,6 +233,33 @@ impl FakeServer {
         }
     }
 
+    /// The URL of a relay of bytes in front of the server. When `true` is sent, it carries nothing any more, and
+    /// closes no connection.
+    pub(super) async fn behind_a_relay(&self) -> (String, watch::Sender<bool>) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!(
+            "https://localhost:{}",
+            listener.local_addr().unwrap().port()
+        );
+        let (silence, is_silent) = watch::channel(false);
+        let behind = self.address;
+        tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (mut near, _) = listener.accept().await.unwrap();
+                let mut is_silent = is_silent.clone();
+                connections.spawn(async move {
+                    let mut far = TcpStream::connect(behind).await.unwrap();
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        () = until(&mut is_silent) => std::future::pending().await,
+                    }
+                });
+            }
+        });
+        (url, silence)
+    }
+
     /// Stops, and returns its address.
     pub(super) async fn stop(self) -> SocketAddr {
         self.running.abort();
@@ -248,4 +275,8 @@ pub(super) fn tls(
     watch::Receiver<Arc<ClientConfig>>,
 ) {
     watch::channel(authority.client())
+}
+
+async fn until(is_it: &mut watch::Receiver<bool>) {
+    let _ = is_it.wait_for(|it| *it).await;
 }

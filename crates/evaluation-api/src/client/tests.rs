@@ -11,12 +11,15 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
 
+use super::channel::{PING_EVERY, PONG_WITHIN};
 use super::fake_server::{Asked, Authority, Conversation, FakeServer, bearer, tls};
 use super::{AnswerError, Client, ClientSettings, EvaluationCallError, Event};
 use crate::access::{
     AccessQuestion, ConnectorName, Decision, Permitted, PodRef, ServiceAccountName,
 };
+use crate::refusal::{DOMAIN, Reason};
 use crate::v1;
 use crate::v1::watch_access_request::Action;
 use crate::v1::watch_access_response::Event as WireEvent;
@@ -378,6 +381,59 @@ async fn after_the_end_of_a_stream_answers_are_stale_and_questions_asked_again()
     let new = world.client.watcher().watch(question("new"));
     assert_eq!(stream.hear_subscription().await.1, "new");
     drop(new);
+}
+
+/// Each reason of the service, an error without a reason, and an end without an error.
+#[tokio::test]
+async fn however_a_stream_ends_its_answers_are_stale_before_another_one_begins() {
+    let because = |reason: &Reason| {
+        let info = ErrorDetails::with_error_info(reason.as_str(), DOMAIN, []);
+        Some(Status::with_error_details(Code::Unavailable, "", info))
+    };
+    let ends = Reason::ALL.iter().map(because);
+    for end in ends.chain([Some(Status::internal("")), None]) {
+        let mut world = World::new().await;
+        let mut harbor = world.client.watcher().watch(question("harbor"));
+        let mut stream = world.server.next_stream().await;
+        let (id, _) = stream.hear_subscription().await;
+        stream.answer(id, "before").await;
+        assert_eq!(next_reason(&mut harbor).await, "before");
+        if let Some(end) = end.clone() {
+            stream.said.send(Err(end)).await.unwrap();
+        }
+        drop(stream);
+        assert_eq!(next(&mut harbor).await, Event::Disconnected, "{end:?}");
+    }
+}
+
+/// A node that disappears closes no connection.
+#[tokio::test]
+async fn a_connection_that_carries_nothing_any_more_ends_within_seconds() {
+    let authority = Authority::new();
+    let mut server = FakeServer::start(&authority).await;
+    let (url, silence) = server.behind_a_relay().await;
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("token"), "t").unwrap();
+    let (_tls, roots) = tls(&authority);
+    let client = Client::new(ClientSettings {
+        url,
+        tls: roots,
+        token_file: directory.path().join("token"),
+    });
+    let mut harbor = client.unwrap().watcher().watch(question("harbor"));
+    let mut stream = server.next_stream().await;
+    let (id, _) = stream.hear_subscription().await;
+    stream.answer(id, "before").await;
+    assert_eq!(next_reason(&mut harbor).await, "before");
+
+    // While pings are answered, the answer stays for longer than they may take.
+    tokio::time::pause();
+    let most = PING_EVERY + PONG_WITHIN;
+    assert!(timeout(most * 3, harbor.next()).await.is_err());
+    silence.send_replace(true);
+    let silent = Instant::now();
+    assert_eq!(next(&mut harbor).await, Event::Disconnected);
+    assert!(silent.elapsed() <= most + Duration::from_secs(1));
 }
 
 /// Includes more questions than fit into the channel of unwritten messages.

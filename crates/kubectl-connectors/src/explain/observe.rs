@@ -520,9 +520,10 @@ impl<'a> Observer<'a> {
         let Some(uid) = self.pod.as_ref().and_then(|it| it.uid.clone()) else {
             return Presence::Absent;
         };
+        let account = self.account.clone();
         let identity = RequestIdentity {
-            subject_namespace: &self.account.namespace,
-            subject_name: &self.account.name,
+            subject_namespace: &account.namespace,
+            subject_name: &account.name,
             connector: &connector.name,
             permission,
             pod_uid: &uid,
@@ -532,8 +533,8 @@ impl<'a> Observer<'a> {
             let spec = &it.spec;
             spec.connector_ref.name == connector.name
                 && spec.permission == permission
-                && spec.subject.name == self.account.name
-                && spec.subject_namespace() == self.account.namespace
+                && spec.subject.name == account.name
+                && spec.subject_namespace() == account.namespace
                 && spec.context.object_ref.uid.as_ref() == Some(&uid)
         };
         let mut about: Vec<AccessRequest> = requests.iter().filter(is_about).cloned().collect();
@@ -546,7 +547,7 @@ impl<'a> Observer<'a> {
                 .one::<AccessRequest, Strict>(&connector.namespace, &name);
             let found = found.await;
             match self.known(found) {
-                Some(found) => about.extend(found.and_then(Result::ok)),
+                Some(found) => about.extend(found.and_then(Result::ok).filter(|it| is_about(&it))),
                 None if about.is_empty() => return Presence::Unread,
                 None => {}
             }

@@ -583,7 +583,12 @@ fn troubles() -> Vec<Trouble> {
             "Error",
             |it| {
                 long_ago(it, |it| {
-                    it.bind("build-9", "uid-of-no-request", "uid-approved-changes");
+                    it.bind(
+                        "build-9",
+                        "build-9",
+                        "uid-of-no-request",
+                        "uid-approved-changes",
+                    );
                 });
             },
             "RoleBinding payments/car-build-9",

@@ -31,6 +31,12 @@ impl Cluster {
 
     /// The same for a request that is there.
     pub(crate) fn grant(&self, pod: &str, request: &str) {
+        self.grant_status(request);
+        self.bind(pod, pod, &format!("uid-{request}"), "uid-approved-changes");
+    }
+
+    /// The request says that it is granted, and nothing else was written.
+    pub(crate) fn grant_status(&self, request: &str) {
         self.say(
             request,
             "Granted",
@@ -51,16 +57,16 @@ impl Cluster {
                     "grant": {"state": "Granted", "grantedAt": after(2), "expiresAt": after(242)},
                 }]);
             });
-        self.bind(pod, &format!("uid-{request}"), "uid-approved-changes");
     }
 
-    pub(crate) fn bind(&self, pod: &str, request_uid: &str, policy_uid: &str) {
+    /// Role and `RoleBinding` of a pod, whose names end with `name`.
+    pub(crate) fn bind(&self, pod: &str, name: &str, request_uid: &str, policy_uid: &str) {
         let labels = json!({
             "app.kubernetes.io/managed-by": "connectors-approval",
             "connectors.alauda.io/accessRequestUid": request_uid,
             "connectors.alauda.io/accessPolicyUid": policy_uid,
         });
-        let name = format!("car-{pod}");
+        let name = format!("car-{name}");
         self.put(json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": {"name": name, "namespace": "payments", "labels": labels},
@@ -197,7 +203,12 @@ async fn grants_say_who_approved_until_when_and_whether_they_are_in_force() {
     cluster
         .server
         .delete("rolebindings", "payments", "car-build-2");
-    cluster.bind("build-9", "uid-of-nothing", "uid-approved-changes");
+    cluster.bind(
+        "build-9",
+        "build-9",
+        "uid-of-nothing",
+        "uid-approved-changes",
+    );
     let listed = cluster.json(&["grants", "-A"]).await;
     let row = |at: usize, field: &str| listed["grants"][at][field].clone();
     assert_eq!(row(0, "approvers"), json!(["alice"]));
@@ -439,7 +450,12 @@ async fn only_an_old_binding_whose_request_does_not_exist_belongs_to_none() {
             it["status"]["policies"][0]["grant"]["state"] = "Ended".into();
         });
     assert_eq!(orphans().await, 0, "the controller deletes it");
-    cluster.bind("build-9", "uid-of-nothing", "uid-approved-changes");
+    cluster.bind(
+        "build-9",
+        "build-9",
+        "uid-of-nothing",
+        "uid-approved-changes",
+    );
     let created = |at: String| {
         cluster
             .server

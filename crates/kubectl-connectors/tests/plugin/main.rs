@@ -12,6 +12,7 @@ mod calls;
 mod cluster;
 mod convert;
 mod convert_model;
+mod deciding;
 mod doctor;
 mod documents;
 mod explain;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::{Caller, What};
 
-use crate::cluster::{Cluster, change, pod, policy};
+use crate::cluster::{Cluster, after, change, pod, policy};
 
 fn file(policies: &[Value]) -> TempDir {
     let place = tempfile::tempdir().unwrap();
@@ -429,6 +429,30 @@ async fn a_shorter_time_to_wait_refuses_older_requests() {
     cluster.put(change("chg-42", Some("approved")));
     let (simulation, _) = cluster.simulation(&[shorter("10m")]).await;
     assert_eq!(words(only_request(&simulation)), ("Granted", "Refused"));
+}
+
+/// Whenever the policy was written: the time to wait counts from the request.
+#[tokio::test]
+async fn the_time_to_wait_is_that_of_the_request() {
+    for written_at in [-60, 0, 9, 12] {
+        let cluster = Cluster::waiting();
+        cluster.policy(|it| it["metadata"]["creationTimestamp"] = after(written_at).into());
+        for (time, foretold) in [("10m", "Refused"), ("12m", "Refused"), ("13m", "Waits")] {
+            let shorter =
+                written(|it| granted(it)["spec"]["limits"] = json!({"pendingTimeout": time}));
+            for (name, told) in [("approved-changes", foretold), ("a-new-one", "Waits")] {
+                let mut shorter = shorter.clone();
+                shorter["metadata"]["name"] = name.into();
+                let (simulation, _) = cluster.simulation(&[shorter]).await;
+                let request = only_request(&simulation);
+                assert_eq!(
+                    words(request),
+                    ("Waits", told),
+                    "{written_at}: {name} {time}"
+                );
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -256,7 +256,12 @@ async fn a_fix_plan_has_the_objects_and_commands_that_mend() {
             });
     }
     long_ago(&cluster, |it| {
-        it.bind("build-9", "uid-of-no-request", "uid-approved-changes");
+        it.bind(
+            "build-9",
+            "build-9",
+            "uid-of-no-request",
+            "uid-approved-changes",
+        );
     });
     let args = ["doctor", "-n", "payments", "--fix-plan"];
     let outcome = cluster.run(&args).await;
