@@ -7,6 +7,7 @@ use std::time::Duration;
 use connectors_api::AccessRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{Api, Client};
+use service_kit::gets;
 use service_kit::retry::{Backoff, RetryPolicy};
 use service_kit::watches::Guarded;
 use tokio::sync::Semaphore;
@@ -55,7 +56,7 @@ impl Live {
         let api = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
         let found = POLICY
             .call("read the metadata of a ServiceAccount", || {
-                api.get_metadata_opt(name)
+                gets::find_metadata(&api, name)
             })
             .await;
         let found = found.map_err(Refused::NoReview)?;
@@ -71,7 +72,7 @@ impl Live {
         let _place = self.place().await?;
         let api = Api::<LiveRead>::namespaced(self.client.clone(), namespace);
         let found = POLICY
-            .call("read an AccessRequest", || api.get_opt(name))
+            .call("read an AccessRequest", || gets::find(&api, name))
             .await;
         let found = found.map_err(Refused::NoReview)?;
         Ok(found.and_then(|found| found.object.ok()))

@@ -29,6 +29,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use service_kit::admission::rule_since;
+use service_kit::gets;
 use service_kit::kinds::{discovered, whole};
 use service_kit::retry::{Backoff, CallError, RetryPolicy};
 use service_kit::watches::{Guarded, Parse, Unreadable};
@@ -197,7 +198,7 @@ impl ClusterReads {
         let resource = resource_of::<K>();
         let read = get(&resource, namespace, name);
         let found = async {
-            let found = self.call(read, || api.get_opt(name)).await?;
+            let found = self.call(read, || gets::find(&api, name)).await?;
             Ok(found.map(|it| it.object.map_err(Box::new)))
         };
         self.remembered(read, "", found).await
@@ -216,7 +217,7 @@ impl ClusterReads {
         let resource = resource_of::<K>();
         let read = get(&resource, "", name);
         let found = async {
-            let found = self.call(read, || api.get_opt(name)).await?;
+            let found = self.call(read, || gets::find(&api, name)).await?;
             Ok(found.map(|it| it.object.map_err(Box::new)))
         };
         self.remembered(read, "", found).await
@@ -346,7 +347,7 @@ impl ClusterReads {
             Api::namespaced_with(self.client.clone(), namespace, kind);
         let resource = resource_name(&kind.plural, &kind.group);
         let read = get(&resource, namespace, name);
-        let found = self.call(read, || api.get_opt(name)).await?;
+        let found = self.call(read, || gets::find(&api, name)).await?;
         let whole = |object| whole(object, kind);
         Ok(found.map(|it| it.object.map(whole).map_err(Box::new)))
     }

@@ -28,6 +28,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use service_kit::gets;
 use service_kit::{
     lists::{self, Pages},
     retry::{CallError, RetryPolicy},
@@ -244,7 +245,7 @@ impl Observer {
     async fn policy(&self, namespace: &str, name: &str) -> Result<Option<PolicyLive>, CallError> {
         let api = self.policies(Some(namespace));
         let call = format!("get accesspolicy {namespace}/{name}");
-        let found = self.policy.call(call, || api.get_opt(name)).await?;
+        let found = self.policy.call(call, || gets::find(&api, name)).await?;
         Ok(found.map(policy))
     }
 
@@ -339,7 +340,7 @@ impl Observer {
             K::kind(&()).to_lowercase(),
             job.namespace
         );
-        let found = self.policy.call(call, || api.get_opt(name)).await?;
+        let found = self.policy.call(call, || gets::find(&api, name)).await?;
         Ok(found.is_none_or(|it| job_in(it.meta()).as_ref() == Some(job)))
     }
 }

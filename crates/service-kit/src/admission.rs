@@ -8,6 +8,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{Api, Client, Resource, ResourceExt};
 
+use crate::gets;
 use crate::retry::{CallError, RetryPolicy};
 
 /// Since when the `ValidatingAdmissionPolicy` of this name and its binding of the same name refuse objects of every author.
@@ -47,11 +48,11 @@ async fn rule(
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(client.clone());
     let policy = calls.call(format!("get validatingadmissionpolicy {name}"), || {
-        policies.get_opt(name)
+        gets::find(&policies, name)
     });
     let binding = calls.call(
         format!("get validatingadmissionpolicybinding {name}"),
-        || bindings.get_opt(name),
+        || gets::find(&bindings, name),
     );
     let (Some(policy), Some(binding)) = try_join!(policy, binding)? else {
         return Ok(None);

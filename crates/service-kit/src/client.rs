@@ -193,6 +193,7 @@ mod tests {
     use tower::{BoxError, service_fn, util::MapResponseLayer};
 
     use super::{bounded, connect, keep_retry_after, limited};
+    use crate::gets;
     use crate::{
         report,
         retry::{RetryVerdict, verdict},
@@ -265,7 +266,7 @@ mod tests {
         let client = limited(ClientBuilder::new(server, "elsewhere").build(), 3);
         assert_eq!(client.default_namespace(), "elsewhere");
         let pods = Api::<Pod>::default_namespaced(client);
-        let asked = join_all((0..20).map(|_| pods.get_opt("pod"))).await;
+        let asked = join_all((0..20).map(|_| gets::find(&pods, "pod"))).await;
         assert!(asked.into_iter().all(|it| it.unwrap().is_none()));
         assert_eq!(most.load(Ordering::SeqCst), 3);
     }
@@ -282,7 +283,7 @@ mod tests {
             )
         });
         let client = bounded(ClientBuilder::new(busy, "default").build());
-        let found = Api::<Pod>::default_namespaced(client).get_opt("pod").await;
+        let found = gets::find(&Api::<Pod>::default_namespaced(client), "pod").await;
         assert!(found.unwrap().is_none());
     }
 

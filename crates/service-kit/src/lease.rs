@@ -33,6 +33,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
+use crate::gets;
 use crate::{clock, report};
 use candidate::{Candidate, LeaseStep};
 
@@ -202,7 +203,7 @@ impl Election {
     }
 
     async fn look(&mut self) -> Result<(), LeaseProblem> {
-        let lease = self.answer(self.api.get_opt(&self.name)).await?;
+        let lease = self.answer(gets::find(&self.api, &self.name)).await?;
         self.candidate.saw(lease, Instant::now());
         Ok(())
     }

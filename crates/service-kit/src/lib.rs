@@ -25,6 +25,7 @@ pub mod controller;
 pub mod deadline;
 pub mod events;
 pub mod fair;
+pub mod gets;
 pub mod json_weight;
 pub mod kinds;
 pub mod lease;

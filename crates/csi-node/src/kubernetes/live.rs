@@ -11,6 +11,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, Resource, api::PostParams};
 use serde_json::Value;
+use service_kit::gets;
 use service_kit::{
     events::{News, Publisher},
     report,
@@ -86,7 +87,7 @@ impl Live {
         P: Parse<K>,
     {
         let found = CALLS
-            .call(format!("get {what} {name}"), || api.get_opt(name))
+            .call(format!("get {what} {name}"), || gets::find(&api, name))
             .await
             .map_err(|error| no_answer(&error))?;
         let Some(found) = found else {

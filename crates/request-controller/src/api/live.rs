@@ -16,6 +16,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use service_kit::gets;
 use service_kit::{
     admission::rule_since,
     kinds::whole,
@@ -117,7 +118,7 @@ impl Live {
     pub async fn namespace(&self, name: &str) -> MaybeObject<Namespace> {
         let api: Api<Guarded<Namespace, Named>> = Api::all(self.client.clone());
         let call = format!("get namespace {name}");
-        let found = self.policy.call(call, || api.get_opt(name)).await?;
+        let found = self.policy.call(call, || gets::find(&api, name)).await?;
         Ok(found.map(|it| it.object.map_err(Box::new)))
     }
 
@@ -195,7 +196,10 @@ impl Live {
         let api: Api<Guarded<DynamicObject>> =
             Api::namespaced_with(self.client.clone(), &name.namespace, kind);
         let call = format!("get {} {name}", kind.kind);
-        let found = self.policy.call(call, || api.get_opt(&name.name)).await?;
+        let found = self
+            .policy
+            .call(call, || gets::find(&api, &name.name))
+            .await?;
         let read = |object: DynamicObject| whole(object, kind);
         Ok(found.map(|it| it.object.map(read).map_err(Box::new)))
     }
@@ -205,7 +209,10 @@ impl Live {
         let api: Api<Guarded<CheckObject, AsText>> =
             Api::namespaced_with(self.client.clone(), &name.namespace, kind);
         let call = format!("get {} {name}", kind.kind);
-        let found = self.policy.call(call, || api.get_opt(&name.name)).await?;
+        let found = self
+            .policy
+            .call(call, || gets::find(&api, &name.name))
+            .await?;
         let of_kind = |object: CheckObject| object.of_kind(kind);
         Ok(found.map(|it| it.object.map(of_kind).map_err(Box::new)))
     }
@@ -266,7 +273,9 @@ impl Live {
         let api: Api<Guarded<K, P>> = Api::namespaced(self.client.clone(), &name.namespace);
         let kind = K::kind(&K::DynamicType::default()).to_lowercase();
         let call = format!("get {kind} {name}");
-        self.policy.call(call, || api.get_opt(&name.name)).await
+        self.policy
+            .call(call, || gets::find(&api, &name.name))
+            .await
     }
 
     async fn page_by_page<K, T: Send>(

@@ -19,6 +19,7 @@ use kube::{
     api::{ListParams, ObjectList, PartialObjectMeta, VersionMatch},
 };
 use serde::{Deserialize, de::DeserializeOwned};
+use service_kit::gets;
 use service_kit::{
     quota::Quota,
     report,
@@ -193,7 +194,7 @@ impl Lookups {
 
     async fn read_configuration(&self) -> Option<Knowledge> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
-        let found = CALLS.call("get the configuration", || api.get_opt(CONFIG_MAP));
+        let found = CALLS.call("get the configuration", || gets::find(&api, CONFIG_MAP));
         let data = match found.await {
             Ok(found) => found.and_then(|it| it.data).unwrap_or_default(),
             Err(error) => {
@@ -216,7 +217,7 @@ impl Lookups {
         let _place = self.classes.try_acquire().map_err(|_| NoLookup)?;
         let api: Api<ConnectorClass> = Api::all(self.client.clone());
         let call = format!("get connectorclass {name}");
-        let found = CALLS.call(call, || api.get_metadata_opt(name)).await;
+        let found = CALLS.call(call, || gets::find_metadata(&api, name)).await;
         found.map(|it| it.is_some()).map_err(|error| {
             debug!(error = report(&error), "a class is not known");
             NoLookup
@@ -267,7 +268,7 @@ impl Lookups {
         let api: Api<Guarded<Pod, ReviewedPodFields>> =
             Api::namespaced(self.client.clone(), namespace);
         let call = format!("get pod {namespace}/{name}");
-        match CALLS.call(call, || api.get_opt(name)).await {
+        match CALLS.call(call, || gets::find(&api, name)).await {
             Ok(None) => Seen::Missing,
             Ok(Some(Guarded {
                 object: Ok(pod), ..

@@ -13,6 +13,7 @@ use k8s_openapi::{
 };
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+use service_kit::gets;
 use service_kit::{
     retry::{CallError, RetryPolicy},
     watches::Guarded,
@@ -109,7 +110,7 @@ where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned,
 {
     policy
-        .call(format!("get {kind} {name}"), || api.get_opt(name))
+        .call(format!("get {kind} {name}"), || gets::find(api, name))
         .await
 }
 
