@@ -80,6 +80,12 @@ impl FileRequest {
         !self.configurations.is_empty() || !self.left_out_of_class.is_empty()
     }
 
+    /// Whether a file of a class is left out.
+    pub(crate) fn leaves_out(&self, class: &str, file: &str) -> bool {
+        let mut of_classes = self.left_out_of_class.iter();
+        self.left_out.contains(file) || of_classes.any(|it| (&*it.0, &*it.1) == (class, file))
+    }
+
     /// False if the name was there before.
     fn add(&mut self, name: &str) -> Result<bool, FileRequestError> {
         let wrong = || FileRequestError::Name(shortened(name));

@@ -46,8 +46,7 @@ pub fn render(
             let with_token = |token: Option<&str>| variables(class, &values, token);
             let visible = with_token(context.token);
             for (file, text) in &configuration.data {
-                let pair = (class.name.to_owned(), file.clone());
-                if request.left_out.contains(file) || request.left_out_of_class.contains(&pair) {
+                if request.leaves_out(class.name, file) {
                     continue;
                 }
                 let writer = (class.name, configuration.name.as_str());
@@ -238,21 +237,24 @@ fn connector(tool: &Tool<'_>) -> Value {
     })
 }
 
-/// The steps of each file, so that all of them together are bounded. More files than a volume takes are refused before any
-/// is made.
+/// The steps of each template, so that all of them together are bounded. More files than a volume takes are refused before
+/// any is made. A file that is left out is no file, and one that replaces another takes its place.
 fn steps_of_one(request: &FileRequest, classes: &[ClassTools<'_>]) -> Result<u64, FilesError> {
-    let asked = request.configurations.iter().flat_map(|name| {
-        let found = classes
-            .iter()
-            .filter_map(|it| configuration(it.class, name));
-        found.map(|it| it.data.len())
-    });
-    let files: usize = asked.sum();
-    if files > MOST_FILES {
+    let (mut files, mut templates) = (BTreeSet::new(), 0_u64);
+    for class in classes {
+        let asked = request.configurations.iter();
+        let asked = asked.filter_map(|name| configuration(class.class, name));
+        for file in asked.flat_map(|it| it.data.keys()) {
+            if !request.leaves_out(class.name, file) {
+                files.insert(file);
+                templates += 1;
+            }
+        }
+    }
+    if files.len() > MOST_FILES {
         return Err(FilesError::TooMuch);
     }
-    let files = u64::try_from(files).unwrap_or(u64::MAX).max(1);
-    Ok((MOST_STEPS / files).min(MOST_STEPS_OF_ONE))
+    Ok((MOST_STEPS / templates.max(1)).min(MOST_STEPS_OF_ONE))
 }
 
 /// A file. Its template sees `visible`; `with_token` makes the same with another text in the token's place.

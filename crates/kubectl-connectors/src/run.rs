@@ -352,7 +352,11 @@ fn exit(report: &Report) -> ExitWord {
         ReportBody::CanI(shown) => can_i::exit(shown),
         ReportBody::RequestList(_) | ReportBody::Top(_) => ExitWord::Yes,
         ReportBody::GrantList(_) if report.unread.is_empty() => ExitWord::Yes,
-        ReportBody::WhoCan(who) if who.complete && who.pods.is_some() => ExitWord::Yes,
+        ReportBody::WhoCan(who)
+            if who.complete && who.pods.is_some() && report.unread.is_empty() =>
+        {
+            ExitWord::Yes
+        }
         ReportBody::GrantList(_) | ReportBody::WhoCan(_) => ExitWord::Unknown,
         ReportBody::Diagnosis(diagnosis) => doctor::exit(diagnosis, report.unread.is_empty()),
         ReportBody::FixPlan(plan) => doctor::plan::exit(plan),

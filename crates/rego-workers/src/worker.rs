@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use connectors_api::rego::{CheckModule, EvaluationError, ModuleError, ModuleOutput};
-use rustix::process::{Resource, Rlimit, nice, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use sha2::{Digest, Sha256};
 
@@ -75,9 +75,12 @@ fn confine(memory: u64) -> io::Result<()> {
 fn allow_time(limit: Duration) -> io::Result<()> {
     let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec;
     let used = u64::try_from(used).unwrap_or_default();
+    // Only root may raise a maximum that the process was started with.
+    let Rlimit { maximum, .. } = getrlimit(Resource::Cpu);
+    let most = used + limit.as_secs() + 2;
     let most = Rlimit {
-        current: Some(used + limit.as_secs() + 2),
-        maximum: None,
+        current: Some(maximum.map_or(most, |maximum| maximum.min(most))),
+        maximum,
     };
     Ok(setrlimit(Resource::Cpu, most)?)
 }

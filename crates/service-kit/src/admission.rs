@@ -11,8 +11,11 @@ use kube::{Api, Client, Resource, ResourceExt};
 use crate::gets;
 use crate::retry::{CallError, RetryPolicy};
 
-/// Since when the `ValidatingAdmissionPolicy` of this name and its binding of the same name refuse objects of every author.
-/// None if they do not.
+/// The generation of an object whose spec was never changed.
+const NEVER_CHANGED: i64 = 1;
+
+/// Since when the `ValidatingAdmissionPolicy` of this name and its binding of the same name refuse objects of every author,
+/// as they are now: before a change they may have refused less. None if they do not, or if that is not known.
 pub async fn rule_since(
     client: &Client,
     calls: &RetryPolicy,
@@ -20,13 +23,24 @@ pub async fn rule_since(
 ) -> Result<Option<Timestamp>, CallError> {
     let rule = rule(client, calls, name).await?;
     Ok(rule.and_then(|(policy, binding)| {
-        let created = policy
-            .creation_timestamp()
-            .max(binding.creation_timestamp());
+        let since = last_changed(&policy)?.max(last_changed(&binding)?);
         let conditions = policy.spec.as_ref().map(|it| &it.match_conditions);
         let is_of_all = conditions.is_some_and(Option::is_none);
-        created.map(|it| it.0).filter(|_| is_of_all)
+        is_of_all.then_some(since)
     }))
+}
+
+/// Since when an object has the spec that it has, at the latest. The API server counts the changes of a spec, and notes the
+/// time of each writer's last one.
+fn last_changed(object: &impl Resource) -> Option<Timestamp> {
+    let created = object.creation_timestamp()?.0;
+    if object.meta().generation == Some(NEVER_CHANGED) {
+        return Some(created);
+    }
+    let writers = object.managed_fields().iter();
+    let of_the_object = writers.filter(|it| it.subresource.as_deref().is_none_or(str::is_empty));
+    let times = of_the_object.filter_map(|it| it.time.as_ref());
+    times.map(|it| it.0).max().map(|it| it.max(created))
 }
 
 /// True when the `ValidatingAdmissionPolicy` of this name and its binding of the same name refuse objects. The conditions of

@@ -526,6 +526,36 @@ fn the_files_of_all_classes_and_configurations_are_counted_together() {
     }
 }
 
+/// A file that is left out is none, and a file that replaces another is no further one.
+#[test]
+fn only_files_that_the_volume_gets_are_counted() {
+    let many = |name: &str| {
+        let data = (0..MOST_FILES + 2).map(|it| (format!("f{it}"), "x".into()));
+        json!({"name": name, "data": Value::Object(data.collect())})
+    };
+    let mut volume = Volume::with(&many("a"), "a");
+    volume.token = None;
+    for (names, fits) in [
+        ("a", false),
+        ("a,!f0", false),
+        ("a,!oci/f65", false),
+        ("a,!f0,!oci/f65", true),
+        ("a,!f0,!f65", true),
+        ("a,!f0,!f65,!f1", true),
+    ] {
+        volume.names = names;
+        let left_out = names.split(',').count() - 1;
+        let files = fits.then_some(MOST_FILES + 2 - left_out);
+        let found = volume.files().map(|it| it.iter().count());
+        assert_eq!(found, files.ok_or(FilesError::TooMuch), "{names}");
+    }
+    let two = ["a", "b"].map(|name| (connector(name, name, None), Some(class(name, &many("a")))));
+    let mut twice = Volume::of(two.into());
+    (twice.names, twice.token) = ("a,!f0,!f65", None);
+    twice.conflict = FileConflict::LastWins;
+    assert_eq!(twice.files().map(|it| it.iter().count()), Ok(MOST_FILES));
+}
+
 #[test]
 fn no_text_no_value_and_no_output_of_a_template_is_larger_than_a_volume() {
     let text = |bytes: usize| format!("{{{{/*{}*/}}}}", "x".repeat(bytes - 8));

@@ -275,12 +275,13 @@ impl TryFrom<v1::Request> for RequestSeen {
     }
 }
 
-/// A time in the form in which it is sent.
+/// A time in the form in which it is sent. Its nanoseconds count forward, before 1970 too.
 #[must_use]
 pub fn wire_time(time: Timestamp) -> WireTimestamp {
+    let is_before = time.subsec_nanosecond() < 0;
     WireTimestamp {
-        seconds: time.as_second(),
-        nanos: time.subsec_nanosecond(),
+        seconds: time.as_second() - i64::from(is_before),
+        nanos: time.subsec_nanosecond() + i32::from(is_before) * 1_000_000_000,
     }
 }
 
@@ -371,6 +372,21 @@ mod tests {
             namespace: "tools".to_owned(),
             name: "b".to_owned(),
             uid: "u".to_owned(),
+        }
+    }
+
+    #[test]
+    fn times_have_whole_seconds_before_them_and_come_back() {
+        for (text, seconds, nanos) in [
+            ("1970-01-01T00:00:00Z", 0, 0),
+            ("2026-03-01T10:00:00.25Z", 1_772_359_200, 250_000_000),
+            ("1969-12-31T23:59:59.75Z", -1, 750_000_000),
+            ("1969-12-31T23:59:58Z", -2, 0),
+        ] {
+            let time: Timestamp = text.parse().unwrap();
+            let wire = wire_time(time);
+            assert_eq!((wire.seconds, wire.nanos), (seconds, nanos), "{text}");
+            assert_eq!(read_time(&wire), Some(time), "{text}");
         }
     }
 

@@ -23,8 +23,18 @@ const GOOD: Duration = Duration::from_secs(10);
 /// The capacity of messages that are not written to the network yet.
 const UNWRITTEN: usize = 64;
 
+/// Tells all subscribers that the session has ended, for any reason.
+struct SessionEnd(Arc<Table>);
+
+impl Drop for SessionEnd {
+    fn drop(&mut self) {
+        self.0.lock().end();
+    }
+}
+
 /// Runs until there are no watchers and no subscriptions.
 pub(super) async fn run(service: ClientParts, table: Arc<Table>) {
+    let _end = SessionEnd(Arc::clone(&table));
     let mut pause = Duration::ZERO;
     while wanted(&table).await {
         let started = Instant::now();

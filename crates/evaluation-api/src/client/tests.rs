@@ -498,6 +498,30 @@ async fn a_server_that_comes_back_is_found_and_nobody_is_told_twice_that_it_was_
     assert_eq!(next_reason(&mut harbor).await, "after");
 }
 
+/// A panic ends it in the same way.
+#[test]
+fn after_the_end_of_its_task_no_answer_counts_and_no_subscriber_waits() {
+    let runtime = || tokio::runtime::Runtime::new().unwrap();
+    let first = runtime();
+    let (world, mut harbor) = first.block_on(async {
+        let mut world = World::new().await;
+        let mut harbor = world.client.watcher().watch(question("harbor"));
+        let mut stream = world.server.next_stream().await;
+        let (id, _) = stream.hear_subscription().await;
+        stream.answer(id, "before").await;
+        assert_eq!(next_reason(&mut harbor).await, "before");
+        (world, harbor)
+    });
+    drop(first);
+    runtime().block_on(async {
+        assert_eq!(next(&mut harbor).await, Event::Disconnected);
+        assert_eq!(harbor.next().await, None);
+        assert_eq!(harbor.latest(), Some(Event::Disconnected));
+        let mut late = world.client.watcher().watch(question("late"));
+        assert_eq!(late.next().await, None);
+    });
+}
+
 #[tokio::test]
 async fn without_questions_there_is_no_stream_and_without_clients_it_ends() {
     let mut world = World::new().await;

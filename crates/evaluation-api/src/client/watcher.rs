@@ -103,7 +103,7 @@ impl AccessWatcher {
 
 impl Subscription {
     /// The next event, which is always the latest: events in between are skipped. None when the client's task
-    /// has ended, which happens only at the end of the runtime.
+    /// has ended, at the end of the runtime or by a panic.
     ///
     /// Cancel-safe: dropping the future loses no event.
     pub async fn next(&mut self) -> Option<Event> {
@@ -147,9 +147,19 @@ impl Table {
 impl WatchedQuestions {
     fn add(&mut self, question: AccessQuestion, events: watch::Sender<Option<Event>>) -> u64 {
         self.next += 1;
-        self.open.insert(self.next, OpenStream { question, events });
-        self.unsaid.insert(self.next);
+        // Without a session the sender is dropped, so that the subscriber does not wait.
+        if !self.closed {
+            self.open.insert(self.next, OpenStream { question, events });
+            self.unsaid.insert(self.next);
+        }
         self.next
+    }
+
+    /// There is no session any more. No answer counts, and there will be no other.
+    pub(super) fn end(&mut self) {
+        self.closed = true;
+        self.disconnected();
+        self.open.clear();
     }
 
     fn remove(&mut self, id: u64) {

@@ -1,7 +1,7 @@
 //! The effects of an answer. Pure.
 
-use connectors_api::access_policy::{Latch, Match};
-use connectors_api::access_request::{CheckRef, GrantState, MatchedPolicy, Phase};
+use connectors_api::access_policy::{Check, Latch, Match};
+use connectors_api::access_request::{GrantState, MatchedPolicy, Phase};
 use connectors_api::names::CONNECTORS;
 use connectors_api::reason::AccessCheckReady;
 use connectors_api::{AccessRequest, AccessResource};
@@ -215,7 +215,7 @@ pub(super) fn of_granted(request: &AccessRequest, uid: &str) -> Option<AnswerEff
         phase: Some(Phase::Granted),
         policies: names,
         because,
-        is_by_module: false,
+        is_by_module: rests.iter().all(|(it, _)| is_by_module(it, uid)),
         grants: Vec::new(),
     })
 }
@@ -232,19 +232,36 @@ enum Support {
 /// How the grant of a policy rests on an object, by the check that needs it most. None if its state does not matter any
 /// more.
 fn support(policy: &MatchedPolicy, uid: &str) -> Option<Support> {
-    let checks = &policy.frozen()?.spec.checks;
-    let is_it = |it: &&CheckRef| {
-        let object = it.ref_.as_ref();
-        object.is_some_and(|it| it.uid.as_deref() == Some(uid))
-    };
-    let found = policy.check_refs.iter().filter(is_it);
-    let checks = found.filter_map(|found| checks.iter().find(|it| it.name == found.name));
-    let followed = checks.filter(|it| it.latch != Latch::Once);
+    let followed = followed(policy, uid).into_iter();
     let supports = followed.map(|it| match it.match_ {
         Match::All => Support::Alone,
         Match::Any => Support::OneOfSeveral,
     });
     supports.min()
+}
+
+/// Whether Rego modules alone look at an object for the grant of a policy.
+fn is_by_module(policy: &MatchedPolicy, uid: &str) -> bool {
+    let has_module = |it: &Check| it.state.as_ref().is_some_and(|it| !it.rego.is_empty());
+    followed(policy, uid).iter().all(has_module)
+}
+
+/// The checks of a grant that look at an object as long as the grant is in force.
+fn followed(policy: &MatchedPolicy, uid: &str) -> Vec<Check> {
+    let Some(frozen) = policy.frozen() else {
+        return Vec::new();
+    };
+    let finds = |check: &Check| {
+        let mut found = policy.check_refs.iter().filter(|it| it.name == check.name);
+        found.any(|it| {
+            let object = it.ref_.as_ref();
+            object.is_some_and(|it| it.uid.as_deref() == Some(uid))
+        })
+    };
+    let checks = frozen.spec.checks.into_iter();
+    checks
+        .filter(|it| it.latch != Latch::Once && finds(it))
+        .collect()
 }
 
 #[cfg(test)]
@@ -447,6 +464,32 @@ mod tests {
             "checkRefs": all().map(found).collect::<Vec<_>>(),
         });
         serde_json::from_value(policy).unwrap()
+    }
+
+    #[test]
+    fn modules_alone_look_at_an_object_if_each_check_of_it_that_is_followed_has_one() {
+        let (with, without, once) = ("Auto", "WhileHolds", "Once");
+        for (checks, modules, expected) in [
+            (&[(with, "All", "u")][..], &[0][..], true),
+            (&[(with, "All", "u")], &[], false),
+            (&[(with, "All", "u"), (without, "Any", "u")], &[0], false),
+            (&[(with, "All", "u"), (without, "Any", "u")], &[0, 1], true),
+            (&[(with, "All", "u"), (without, "Any", "uu")], &[0], true),
+            (&[(with, "All", "u"), (once, "Any", "u")], &[0], true),
+        ] {
+            let mut policy = serde_json::to_value(granted(checks)).unwrap();
+            for number in modules {
+                let place = "/policy/spec/checkGrantedPermission/spec/checks";
+                policy.pointer_mut(place).unwrap()[*number]["state"] =
+                    json!({"rego": "package approval"});
+            }
+            let policy = serde_json::from_value(policy).unwrap();
+            assert_eq!(
+                is_by_module(&policy, "u"),
+                expected,
+                "{checks:?} {modules:?}"
+            );
+        }
     }
 
     #[test]

@@ -280,12 +280,13 @@ fn leaders(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
             findings.push(leader_gone(read, object, name, "no replica leads"));
             continue;
         };
-        let ends = renewed + SignedDuration::from_secs(length.into());
-        if ends + SKEW < now {
-            let since = span(now.duration_since(ends).as_secs());
+        let length = SignedDuration::from_secs(length.into());
+        let over = now.duration_since(renewed) - length;
+        if over > SKEW {
+            let since = span(over.as_secs());
             let message = format!("no replica leads since {since}");
             findings.push(leader_gone(read, object, name, &message));
-        } else if now + SKEW + read.took < renewed {
+        } else if renewed.duration_since(now) > SKEW + read.took {
             let apart = span(renewed.duration_since(now).as_secs());
             let finding = DoctorFinding::new(
                 DoctorSeverity::Warning,

@@ -60,7 +60,7 @@ fn of_request(read: &DoctorRead, request: &AccessRequest, now: Timestamp) -> Opt
     let phase = status.and_then(|it| it.phase);
     let Some(phase) = phase else {
         let created = request.metadata.creation_timestamp.as_ref();
-        let is_old = created.is_some_and(|it| it.0 + PATIENCE < now);
+        let is_old = created.is_some_and(|it| now.duration_since(it.0) > PATIENCE);
         return is_old.then(|| {
             DoctorFinding::new(
                 DoctorSeverity::Error,
@@ -74,7 +74,7 @@ fn of_request(read: &DoctorRead, request: &AccessRequest, now: Timestamp) -> Opt
     };
     let is_left = phase == Phase::Revoked && status.is_some_and(|it| it.revoked_at.is_none());
     let ended = status.and_then(|it| it.ended_at);
-    let is_old = ended.is_none_or(|it| it + PATIENCE < now);
+    let is_old = ended.is_none_or(|it| now.duration_since(it) > PATIENCE);
     (is_left && is_old).then(|| {
         let uid = request.uid().unwrap_or_default();
         DoctorFinding::new(
@@ -102,7 +102,7 @@ fn of_grants(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
         .iter()
         .filter_map(|grant| {
             let object = format!("AccessRequest {}", grant.request);
-            let is_over = grant.expires.filter(|it| *it + PATIENCE < now);
+            let is_over = grant.expires.filter(|it| now.duration_since(*it) > PATIENCE);
             let (severity, word, message) = match (grant.in_force, is_over) {
                 (_, Some(at)) => (
                     DoctorSeverity::Error,

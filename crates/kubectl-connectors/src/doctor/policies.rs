@@ -58,7 +58,7 @@ pub(super) fn of_policy(
     let object = format!("AccessPolicy {namespace}/{name}");
     if condition(policy, AccessPolicyCondition::Ready).is_none() {
         let created = policy.metadata.creation_timestamp.as_ref();
-        if created.is_some_and(|it| it.0 + PATIENCE > now) {
+        if created.is_some_and(|it| now.duration_since(it.0) < PATIENCE) {
             return Vec::new();
         }
         let finding = DoctorFinding::new(

@@ -17,6 +17,8 @@ use super::{ClusterReads, Found, ReadResult, list, resource_of};
 
 /// The pause before a list after a watch that broke.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The status of a watch from a version that is too old.
+const GONE: u16 = 410;
 
 impl ClusterReads {
     /// Passes on all objects, and then those of each change, until `each` returns that this is enough. A deleted
@@ -56,7 +58,11 @@ impl ClusterReads {
             }
             loop {
                 let params = WatchParams::default();
-                let changes = self.call(read, || api.watch(&params, &version)).await?;
+                let changes = self.calls.call(read, || api.watch(&params, &version));
+                let changes = match changes.await {
+                    Err(error) if error.status() == Some(GONE) => break,
+                    other => other.map_err(|error| self.unread(read, &error))?,
+                };
                 let mut changes = pin!(changes);
                 let mut is_over = false;
                 while let Some(change) = changes.next().await {

@@ -444,6 +444,32 @@ async fn a_rejection_names_the_access_that_it_takes_back() {
     assert!(outcome.output.contains(&told), "{}", outcome.output);
 }
 
+/// It would be written although only a module looks at it, because another policy counts the kind by its state.
+#[tokio::test]
+async fn an_object_on_which_a_grant_by_a_module_rests_is_not_rejected() {
+    let cluster = Cluster::waiting();
+    let request = cluster.first_request();
+    let approved = cluster.put(change("chg-42", Some("approved")));
+    cluster.grant("build-1", &request);
+    cluster
+        .server
+        .change("accessrequests", "payments", &request, |it| {
+            let policy = &mut it["status"]["policies"][0];
+            policy["checkRefs"][0]["ref"]["uid"] = approved["metadata"]["uid"].clone();
+            let check = "/policy/spec/checkGrantedPermission/spec/checks/0";
+            policy.pointer_mut(check).unwrap()["state"] = json!({"rego": "package approval"});
+        });
+    let mut another = policy("another", "payments");
+    another["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["labels"] =
+        json!({"pod": "another"});
+    cluster.put(another);
+    let args = ["reject", "changerequest/chg-42", "-n", "team-a"];
+    let (outcome, _) = cluster.asked(&args, Consent::Given).await;
+    assert_eq!(outcome.exit.code(), 1, "{outcome:?}");
+    assert!(outcome.errors.contains("chg-42"), "{outcome:?}");
+    assert_eq!(cluster.state_of("chg-42"), "approved");
+}
+
 /// The line of a script that waits.
 fn waiting_script() -> Vec<&'static str> {
     let mut args = by_script();

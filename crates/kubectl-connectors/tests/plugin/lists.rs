@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::Caller;
+use testkit::{CallFault, CallPoint, Caller, EventFault, EventKind, EventPoint, Faults, Verb};
 
 use crate::cluster::{Cluster, after, pod, policy};
 
@@ -191,6 +192,48 @@ async fn a_watch_prints_the_list_and_then_each_change_once() {
     assert!(printed[0].starts_with("CONNECTOR"), "{printed:?}");
     assert!(printed[1].contains("ChecksPending") && !printed[1].contains("CONNECTOR "));
     assert!(printed[2].contains("Granted"), "{printed:?}");
+}
+
+/// The API server refuses one watch of requests: when it begins, or at its first change.
+#[derive(Clone, Copy)]
+enum TooOld {
+    AtTheBegin,
+    AtAChange,
+}
+
+impl Faults for TooOld {
+    fn on_call(&self, point: &CallPoint) -> CallFault {
+        let is_it = point.verb == Verb::Watch && point.resource == "accessrequests";
+        match self {
+            Self::AtTheBegin if is_it && point.nth == 0 => CallFault::Refuse {
+                code: 410,
+                retry_after: None,
+            },
+            Self::AtTheBegin | Self::AtAChange => CallFault::None,
+        }
+    }
+
+    fn on_event(&self, point: &EventPoint) -> EventFault {
+        let is_it = point.kind == EventKind::Modified && point.nth == 0;
+        match self {
+            Self::AtAChange if is_it => EventFault::Gone,
+            Self::AtTheBegin | Self::AtAChange => EventFault::None,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_version_that_is_too_old_lists_anew_and_goes_on() {
+    for too_old in [TooOld::AtTheBegin, TooOld::AtAChange] {
+        let cluster = Cluster::waiting();
+        cluster.server.set_faults(Arc::new(too_old));
+        let request = cluster.first_request();
+        let printed = Box::pin(watched(&cluster, 2, |cluster| {
+            cluster.say(&request, "Granted", "Granted", "granted");
+        }))
+        .await;
+        assert!(printed[1].contains("Granted"), "{printed:?}");
+    }
 }
 
 #[tokio::test]
@@ -417,6 +460,23 @@ async fn a_list_that_is_not_whole_has_the_exit_code_of_what_is_not_known() {
         let outcome = cluster.run_as(&reader, args).await;
         assert_eq!(outcome.exit.code(), 3, "{outcome:?}");
     }
+    // All but the connector itself.
+    cluster.put(json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "auditor"},
+        "rules": [
+            {"apiGroups": ["connectors.alauda.io"], "resources": ["accessrequests"], "verbs": ["get", "list"]},
+            {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"], "verbs": ["get", "list"]},
+        ],
+    }));
+    cluster.put(json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "auditor"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "auditor"},
+        "subjects": [{"kind": "User", "name": "auditor"}],
+    }));
+    reader.user = "auditor".to_owned();
+    let outcome = cluster.run_as(&reader, &who_can).await;
+    assert!(outcome.output.contains("build-1"), "{outcome:?}");
+    assert_eq!(outcome.exit.code(), 3, "{outcome:?}");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ const LATER: &str = "2026-03-01T10:00:00Z";
 fn strict() -> [Value; 2] {
     let binding = json!({"policyName": NAME, "validationActions": ["Deny"]});
     [(EARLIER, json!({})), (LATER, binding)].map(
-        |(since, spec)| json!({"metadata": {"name": NAME, "creationTimestamp": since}, "spec": spec}),
+        |(since, spec)| json!({"metadata": {"name": NAME, "creationTimestamp": since, "generation": 1}, "spec": spec}),
     )
 }
 
@@ -143,4 +143,38 @@ async fn a_rule_counts_since_its_later_part_and_not_if_it_excepts_authors() {
     policy["spec"]["matchConditions"] = json!([{"name": "others", "expression": "false"}]);
     let objects = [policy, binding].map(Some);
     assert_eq!(asked(objects).await.unwrap(), (true, None));
+}
+
+/// It may have been a weaker rule before, whose objects are not to be believed.
+#[tokio::test]
+async fn a_rule_that_was_changed_counts_since_its_last_change() {
+    const CHANGED: &str = "2026-03-01T11:00:00Z";
+    let writer = |time: Value, subresource: &str| json!({"manager": "helm", "time": time, "subresource": subresource});
+    let changed = writer(json!(CHANGED), "");
+    let status = writer(json!("2026-03-01T12:00:00Z"), "status");
+    let first = writer(json!(EARLIER), "");
+    for (generation, writers, since) in [
+        // Labels alone leave the generation as it is.
+        (json!(1), json!([first, changed]), Some(LATER)),
+        (json!(2), json!([first, changed]), Some(CHANGED)),
+        (json!(2), json!([changed, first]), Some(CHANGED)),
+        (json!(7), json!([first, changed, status]), Some(CHANGED)),
+        (json!(null), json!([first, changed]), Some(CHANGED)),
+        // Never before the creation.
+        (json!(2), json!([first]), Some(LATER)),
+        (json!(2), json!([status]), None),
+        (json!(2), json!([writer(json!(null), "")]), None),
+        (json!(2), json!([]), None),
+        (json!(2), json!(null), None),
+        (json!(null), json!(null), None),
+    ] {
+        for changed in [0, 1] {
+            let mut objects = strict();
+            objects[changed]["metadata"]["generation"] = generation.clone();
+            objects[changed]["metadata"]["managedFields"] = writers.clone();
+            let told = format!("{changed}: {generation} {writers}");
+            let expected = (true, since.map(time));
+            assert_eq!(asked(objects.map(Some)).await.unwrap(), expected, "{told}");
+        }
+    }
 }

@@ -32,7 +32,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function("mustDateModify", MODIFY, |call| modified(call, true)),
     function("must_date_modify", MODIFY, |call| modified(call, true)),
     function("unixEpoch", &[Takes::Time], |call| {
-        call.make(call.time(0).as_second().to_string())
+        // Go rounds down.
+        let nanoseconds = call.time(0).as_nanosecond();
+        call.make(nanoseconds.div_euclid(1_000_000_000).to_string())
     }),
     function("duration", &[Takes::Any], |call| {
         let seconds = match call.value(0) {
