@@ -176,6 +176,12 @@ impl World {
     pub fn config(&self) -> Option<Config> {
         self.read().knowledge.config()
     }
+
+    /// Whether it is known to whom policies apply that name no requesters.
+    #[must_use]
+    pub fn knows_default_requesters(&self) -> bool {
+        self.read().knowledge.knows_default_requesters()
+    }
 }
 
 impl State {

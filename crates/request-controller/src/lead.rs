@@ -70,35 +70,25 @@ impl Leader for Leading {
 
 async fn begin(reconciler: &Reconciler, caches: &Caches, every: Duration) {
     let mut last = swept(reconciler, PAUSES).await;
-    caches_known(reconciler, &caches.of_grants, every, &mut last).await;
+    caches_known(reconciler, &caches.of_grants, every, &mut last, |_| ()).await;
     kinds_known(reconciler).await;
-    let holding: Vec<_> = {
-        let state = reconciler.world.read();
-        let all = state.requests.all().into_iter();
-        all.filter(|it| state.requests.holds(it)).collect()
-    };
-    info!(
-        requests = holding.len(),
-        "looking at everything that holds something"
-    );
-    for name in holding {
-        reconciler.queue.wake(Job::Request(name), Urgency::Urgent);
-    }
+    wake_holding(reconciler);
     reconciler.queue.open(Urgency::Urgent);
     let is_drained = || reconciler.queue.is_drained(Urgency::Urgent);
     wait_until(is_drained, MOMENT, FIRST_LOOK).await;
-    caches_known(reconciler, &caches.complete, every, &mut last).await;
+    caches_known(reconciler, &caches.complete, every, &mut last, wake_holding).await;
     wake_all(reconciler);
     reconciler.queue.open(Urgency::Normal);
 }
 
 /// Waits until these caches are complete. Meanwhile the sweep is repeated, so that stray grants are removed even if a
-/// kind is unavailable for long.
+/// kind is unavailable for long, and what belongs to a sweep is woken with it.
 async fn caches_known(
     reconciler: &Reconciler,
     caches: &Readiness,
     every: Duration,
     last: &mut Swept,
+    wake: fn(&Reconciler),
 ) {
     let mut pauses = LEFT;
     loop {
@@ -110,7 +100,10 @@ async fn caches_known(
         tokio::select! {
             biased;
             () = caches.ready() => return,
-            () = sleep(pause) => *last = swept(reconciler, PAUSES).await,
+            () = sleep(pause) => {
+                *last = swept(reconciler, PAUSES).await;
+                wake(reconciler);
+            }
         }
     }
 }
@@ -147,6 +140,22 @@ async fn swept(reconciler: &Reconciler, mut pauses: Backoff) -> Swept {
                 sleep(pauses.pause()).await;
             }
         }
+    }
+}
+
+/// Wakes all requests with a grant.
+fn wake_holding(reconciler: &Reconciler) {
+    let holding: Vec<_> = {
+        let state = reconciler.world.read();
+        let all = state.requests.all().into_iter();
+        all.filter(|it| state.requests.holds(it)).collect()
+    };
+    info!(
+        requests = holding.len(),
+        "looking at everything that holds something"
+    );
+    for name in holding {
+        reconciler.queue.wake(Job::Request(name), Urgency::Urgent);
     }
 }
 

@@ -208,6 +208,28 @@ async fn grants_end_before_accounts_and_namespaces_are_listed_and_none_begins() 
     assert_eq!(led.readiness.status(), Status::Ready);
 }
 
+/// The same is true of a grant that ends while a kind cannot be listed, and of whose end no event tells.
+#[tokio::test(start_paused = true)]
+async fn what_holds_something_is_looked_at_with_each_sweep_before_all_is_listed() {
+    let cluster = Cluster::granted().await;
+    let controller = Arc::new(cluster.controller());
+    let (caches, [of_grants, _complete]) = Caches::starting();
+    let led = start_with(&controller, caches);
+    led.leadership.send_replace(Leadership::Leader {
+        until: Instant::now() + Duration::from_hours(1),
+    });
+    of_grants.ready();
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(cluster.managed().len(), 2);
+    cluster.server.change("pods", "run-deploy-pod", |pod| {
+        pod["status"]["phase"] = "Succeeded".into();
+    });
+    cluster.fill_objects(&controller);
+    sleep(Duration::from_mins(6)).await;
+    assert!(cluster.managed().is_empty());
+    assert_ne!(led.readiness.status(), Status::Ready);
+}
+
 /// A process that never leads would keep a job of each pod that there ever was.
 #[tokio::test(start_paused = true)]
 async fn a_follower_keeps_no_jobs_and_a_new_leader_loses_none() {

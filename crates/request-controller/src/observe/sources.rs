@@ -285,8 +285,12 @@ impl Observer {
         let account = Name::new(namespace, name);
         if via == Via::Caches {
             let state = self.world.read();
-            let account = state.accounts.get(&account).cloned();
-            return Ok((account, state.namespaces.get(namespace).cloned()));
+            let known = state.accounts.get(&account).cloned();
+            let home = state.namespaces.get(namespace).cloned();
+            // The first lists of both may be missing for long, without any harm to the rest.
+            if known.is_some() && home.is_some() {
+                return Ok((known, home));
+            }
         }
         // Unreadable objects match no selector.
         let (account, home) =

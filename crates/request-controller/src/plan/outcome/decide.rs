@@ -165,8 +165,12 @@ impl Draft<'_> {
         } else if granting || lost {
             self.writing(&followed)
         } else if self.awaits_a_match() {
-            let unmatched = tell::UNMATCHED.to_owned();
-            self.pending(Ready::GrantNotWritten, unmatched, Some(MATCHED_AGAIN))
+            // Whatever bars a grant wakes the request when it ends.
+            let barred = self.barred(terminating);
+            let again = barred.is_none().then_some(MATCHED_AGAIN);
+            let (ready, message) =
+                barred.unwrap_or((Ready::GrantNotWritten, tell::UNMATCHED.to_owned()));
+            self.pending(ready, message, again)
         } else if followed.is_empty() {
             let none = tell::no_policy(&self.seen.request, &self.seen.near);
             self.conditions

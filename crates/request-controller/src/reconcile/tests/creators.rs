@@ -30,7 +30,7 @@ fn install(cluster: &Cluster, since: &str) {
     let object = |kind: &str, spec: Value| {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
-            "metadata": {"name": CREATOR_RULE, "creationTimestamp": since}, "spec": spec,
+            "metadata": {"name": CREATOR_RULE, "creationTimestamp": since, "generation": 1}, "spec": spec,
         })
     };
     let rule = object("ValidatingAdmissionPolicy", json!({}));

@@ -481,6 +481,29 @@ async fn nothing_is_final_while_it_is_not_known_whether_a_policy_that_passed_app
     }
 }
 
+/// By default a policy without requesters is for the pods of its own namespace. The installation may say otherwise.
+#[tokio::test]
+async fn nothing_is_final_while_it_is_not_known_to_whom_policies_without_requesters_apply() {
+    let cluster = Cluster::new();
+    let mut open = cluster.server.named("accesspolicies", "p").unwrap();
+    open["metadata"]["name"] = "q".into();
+    open["metadata"]["uid"] = "q-uid".into();
+    let granted = &mut open["spec"]["checkGrantedPermission"];
+    granted.as_object_mut().unwrap().remove("requesters");
+    cluster.server.put("accesspolicies", open);
+    cluster.approval("rejected");
+    let controller = cluster.controller();
+    *controller.world.write() = State::default();
+    cluster.fill_objects(&controller);
+    look(&controller).await.unwrap();
+    assert_eq!(cluster.phase(), "Pending");
+    let ready = cluster.status()["conditions"].to_string();
+    assert!(ready.contains("ApprovalsDisabled"), "{ready}");
+    switch(&controller, "false");
+    look(&controller).await.unwrap();
+    assert_eq!(cluster.phase(), "Rejected");
+}
+
 #[tokio::test]
 async fn what_holds_nothing_waits_until_it_is_known_which_policies_apply() {
     for (was_granted, has_objects) in [(false, false), (true, false), (false, true), (true, true)] {
