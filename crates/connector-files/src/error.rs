@@ -253,3 +253,6 @@ impl From<TemplateRenderError> for FileTemplateError {
         Self::Render(Box::new(error))
     }
 }
+
+#[cfg(test)]
+mod tests;

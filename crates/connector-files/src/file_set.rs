@@ -73,46 +73,4 @@ pub(crate) fn is_file_name(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_lead_to_no_other_folder_and_to_nothing_of_ours() {
-        for name in ["config.json", ".netrc", "a", "A-b_c.1", ".connectors"] {
-            assert!(is_file_name(name), "{name}");
-        }
-        let long = "x".repeat(LONGEST_NAME + 1);
-        for name in [
-            "",
-            ".",
-            "..",
-            "..data",
-            "a/b",
-            "/a",
-            "a\\b",
-            "a b",
-            "a\0",
-            "ä",
-            ".connector",
-            ".error.json",
-            &long,
-        ] {
-            assert!(!is_file_name(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_set_has_a_bounded_number_of_files_and_bytes() {
-        let mut set = FileSet::default();
-        for number in 0..MOST_FILES {
-            set.put(&format!("f{number}"), String::new()).unwrap();
-        }
-        set.put("f0", "x".repeat(MOST_BYTES)).unwrap();
-        assert_eq!(set.put("f1", "x".to_owned()), Err(FilesError::TooMuch));
-        let mut set = FileSet::default();
-        for number in 0..MOST_FILES {
-            set.put(&format!("f{number}"), String::new()).unwrap();
-        }
-        assert_eq!(set.put("more", String::new()), Err(FilesError::TooMuch));
-    }
-}
+mod tests;

@@ -17,8 +17,15 @@ use crate::{
 
 /// The text in place of the token in the errors of templates.
 const TOKEN: &str = "(token)";
-/// Go's output for a missing value, also by `printf` and within HTML.
-const NO_VALUES: [&str; 4] = ["<no value>", "(<nil>)", "&lt;no value&gt;", "(&lt;nil&gt;)"];
+/// Go's output for a missing value: as it is, by the functions that print, and within HTML, a URL and JavaScript.
+const NO_VALUES: [&str; 6] = [
+    "<no value>",
+    "<nil>",
+    "&lt;no value&gt;",
+    "&lt;nil&gt;",
+    "%3Cno+value%3E",
+    "\\u003Cno value\\u003E",
+];
 
 /// A class, and the connectors of it.
 struct ClassTools<'a> {
@@ -61,8 +68,9 @@ pub fn render(
                     configuration: configuration.name.clone(),
                     error: kind,
                 };
+                let name = quoted(file);
                 let rendered =
-                    rendered((file, text), &visible, with_token, context, steps).map_err(error)?;
+                    rendered((&name, text), &visible, with_token, context, steps).map_err(error)?;
                 files.put(file, rendered)?;
             }
         }
@@ -186,7 +194,7 @@ fn values(
         let value = value.ok_or_else(|| FilesError::NoValue {
             class: class.name.to_owned(),
             configuration: configuration.name.clone(),
-            param: param.name.clone(),
+            param: quoted(&param.name),
         })?;
         Ok((param.name.clone(), value.into()))
     });

@@ -7,7 +7,12 @@ use serde_json::json;
 use super::*;
 use crate::limits::MOST_BYTES;
 
+mod built_in;
+mod data;
+mod limits;
 mod merge;
+mod reference;
+mod secrets;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 

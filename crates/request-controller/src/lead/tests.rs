@@ -221,9 +221,7 @@ async fn what_holds_something_is_looked_at_with_each_sweep_before_all_is_listed(
     of_grants.ready();
     sleep(Duration::from_mins(1)).await;
     assert_eq!(cluster.managed().len(), 2);
-    cluster.server.change("pods", "run-deploy-pod", |pod| {
-        pod["status"]["phase"] = "Succeeded".into();
-    });
+    cluster.approval("rejected");
     cluster.fill_objects(&controller);
     sleep(Duration::from_mins(6)).await;
     assert!(cluster.managed().is_empty());
