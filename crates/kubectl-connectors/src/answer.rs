@@ -276,3 +276,6 @@ impl AnswerShown {
                 .eq(other.effects.iter().map(key))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,6 +73,14 @@ pub enum AnswerRefusal {
     /// The object has the answer.
     #[error("{0}: there is nothing to write")]
     Already(String),
+    /// The user has given the other answer.
+    #[error("{user} has {word} it already, and no other answer is written over it")]
+    AnsweredOtherwise {
+        /// The user.
+        user: String,
+        /// What the user said.
+        word: &'static str,
+    },
     /// The object takes no answer any more.
     #[error("it is {0}, and takes no more answers")]
     Closed(String),
@@ -133,6 +141,7 @@ impl AnswerRefusal {
             | Self::GroupOfNone(_)
             | Self::MessageOfNone(_) => true,
             Self::Already(_)
+            | Self::AnsweredOtherwise { .. }
             | Self::Closed(_)
             | Self::SaysNo
             | Self::SomeSaysNo(_)
@@ -210,7 +219,7 @@ pub fn of_approver(
     {
         return Err(AnswerRefusal::SomeSaysNo(name));
     }
-    let place = place(&entries, user, wish.group)?;
+    let place = place(&entries, user, wish)?;
     let word = wish.answer.verb();
     let Some(entry) = entries.get_mut(place.at()) else {
         return Err(no_approver(&entries, user));
@@ -276,7 +285,11 @@ impl EntryPlace {
 }
 
 /// The entry that a user may answer. An entry of the user precedes those of groups.
-fn place(entries: &[Value], user: &User, group: Option<&str>) -> Result<EntryPlace, AnswerRefusal> {
+fn place(
+    entries: &[Value],
+    user: &User,
+    WishedAnswer { answer, group, .. }: WishedAnswer<'_>,
+) -> Result<EntryPlace, AnswerRefusal> {
     let is_member = |entry: &Value| {
         let name = text(entry, "name");
         is_group(entry)
@@ -294,9 +307,15 @@ fn place(entries: &[Value], user: &User, group: Option<&str>) -> Result<EntryPla
             .find(|it| text(it, "name") == user.name)
             .and_then(said)
     };
-    let answered = |word: &str| {
-        let message = format!("{} has {word} it already", user.name);
-        Err(AnswerRefusal::Already(message))
+    let answered = |word: &'static str| {
+        Err(if word == answer.state() {
+            AnswerRefusal::Already(format!("{} has {word} it already", user.name))
+        } else {
+            AnswerRefusal::AnsweredOtherwise {
+                user: user.name.clone(),
+                word,
+            }
+        })
     };
     let numbered = || entries.iter().enumerate();
     if let Some(group) = group {
@@ -410,6 +429,9 @@ fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
     let text = entry.get(field).and_then(Value::as_str);
     text.unwrap_or_default()
 }
+
+#[cfg(test)]
+mod gate_tests;
 
 #[cfg(test)]
 mod tests {
@@ -584,6 +606,42 @@ mod tests {
         closed["status"]["state"] = "approved".into();
         let closed = of_approver(&closed, &user("alice", &[]), APPROVE).unwrap_err();
         assert_eq!(closed, AnswerRefusal::Closed("approved".to_owned()));
+    }
+
+    /// A script must not take the other answer for its own.
+    #[test]
+    fn an_answer_that_was_given_is_there_already_and_the_other_one_is_refused() {
+        let own = |word: &str| json!([{"name": "bob", "type": "User", "input": word}]);
+        let member = |word: &str| json!([{"name": "qa", "type": "Group", "input": word, "users": [{"name": "bob", "input": word}]}]);
+        for group in [None, Some("qa")] {
+            for (given, entries) in
+                [("approve", "approved"), ("reject", "rejected")].map(|(input, word)| {
+                    (
+                        word,
+                        if group.is_none() {
+                            own(input)
+                        } else {
+                            member(input)
+                        },
+                    )
+                })
+            {
+                let wish = WishedAnswer {
+                    answer: ApprovalAnswer::Reject,
+                    group,
+                    ..APPROVE
+                };
+                let said = of_approver(&task(&entries, 2), &user("bob", &[]), wish).unwrap_err();
+                let expected = match given {
+                    "rejected" => AnswerRefusal::Already("bob has rejected it already".to_owned()),
+                    word => AnswerRefusal::AnsweredOtherwise {
+                        user: "bob".to_owned(),
+                        word,
+                    },
+                };
+                assert_eq!(said, expected);
+            }
+        }
     }
 
     #[test]

@@ -324,4 +324,84 @@ users:
             assert!(!error.contains("hunter2"), "{error}");
         }
     }
+
+    const TWO: &str = "
+apiVersion: v1
+kind: Config
+current-context: one
+contexts:
+- {name: one, context: {cluster: c, user: u, namespace: home}}
+- {name: two, context: {cluster: d, user: v}}
+clusters:
+- {name: c, cluster: {server: 'https://localhost:1'}}
+- {name: d, cluster: {server: 'https://localhost:2', proxy-url: 'http://own:1'}}
+users:
+- {name: u, user: {token: token-u}}
+- {name: v, user: {token: token-v}}
+";
+
+    /// Each flag names one part, and the context gives the others.
+    #[tokio::test]
+    async fn a_flag_takes_the_place_of_one_part_of_the_context() {
+        for (args, namespace, user, port, proxy) in [
+            (&[][..], "home", "u", 1, None),
+            (
+                &["--context", "two"],
+                "default",
+                "v",
+                2,
+                Some("http://own:1/"),
+            ),
+            (&["--user", "v"], "home", "v", 1, None),
+            (&["--cluster", "d"], "home", "u", 2, Some("http://own:1/")),
+            (
+                &["--context", "two", "--cluster", "c"],
+                "default",
+                "v",
+                1,
+                None,
+            ),
+            (&["-n", "work"], "work", "u", 1, None),
+            (
+                &["--context", "two", "-n", "work", "--user", "u"],
+                "work",
+                "u",
+                2,
+                Some("http://own:1/"),
+            ),
+        ] {
+            let place = tempfile::tempdir().unwrap();
+            let path = place.path().join("config");
+            fs::write(&path, TWO).unwrap();
+            let path = path.to_str().unwrap();
+            let fixed = ["kubectl-connectors", "version", "--kubeconfig", path];
+            let flags = Args::try_parse_from(fixed.iter().chain(args)).unwrap();
+            let (config, of_entry) = config(&flags.common).await.unwrap();
+            assert_eq!(config.cluster_url.port_u16(), Some(port), "{args:?}");
+            let found = config.proxy_url.map(|it| it.to_string());
+            assert_eq!(found.as_deref(), proxy, "{args:?}");
+            assert_eq!(of_entry.as_deref(), Some(user), "{args:?}");
+            let connection = connect(&flags.common).await;
+            let Ok(connection) = connection else {
+                panic!("{args:?}");
+            };
+            assert_eq!(connection.namespace, namespace, "{args:?}");
+            assert_eq!(connection.user.as_deref(), Some(user), "{args:?}");
+        }
+    }
+
+    /// A pod's own account would answer for the file that is not there.
+    #[tokio::test]
+    async fn a_file_that_is_named_and_not_there_is_an_error() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("none");
+        let path = path.to_str().unwrap();
+        let args = ["kubectl-connectors", "version", "--kubeconfig", path];
+        let args = Args::try_parse_from(args).unwrap();
+        let Err(error) = connect(&args.common).await else {
+            panic!("connected");
+        };
+        let told = error.to_string();
+        assert!(told.starts_with("cannot use the kubeconfig /"), "{told}");
+    }
 }

@@ -343,4 +343,147 @@ mod tests {
             assert_eq!(found, [("a".to_owned(), expected)], "{at} {bindings:?}");
         }
     }
+
+    /// Each row changes one thing of a binding that lets the pod in.
+    #[test]
+    fn a_binding_of_another_request_policy_or_installation_puts_no_grant_in_force() {
+        type Change = fn(&mut Value);
+        let rows: [(&str, Change, InForce); 6] = [
+            ("nothing", |_| (), InForce::Yes),
+            (
+                "another request",
+                |it| it["metadata"]["labels"]["connectors.alauda.io/accessRequestUid"] = "b".into(),
+                InForce::No,
+            ),
+            (
+                "another policy",
+                |it| {
+                    it["metadata"]["labels"]["connectors.alauda.io/accessPolicyUid"] =
+                        "uid-p2".into();
+                },
+                InForce::No,
+            ),
+            (
+                "another writer",
+                |it| {
+                    it["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "someone".into();
+                },
+                InForce::No,
+            ),
+            (
+                "another namespace",
+                |it| it["metadata"]["namespace"] = "tools2".into(),
+                InForce::No,
+            ),
+            (
+                "it is being deleted",
+                |it| it["metadata"]["deletionTimestamp"] = NOON.into(),
+                InForce::No,
+            ),
+        ];
+        let early = "2026-01-01T10:00:00Z";
+        for (what, change, expected) in rows {
+            let mut changed = binding("a");
+            change(&mut changed);
+            let found = in_force(&[granted("a", early, early)], &[changed]);
+            assert_eq!(found, [("a".to_owned(), expected)], "{what}");
+        }
+    }
+
+    #[test]
+    fn the_patience_with_a_grant_ends_behind_its_limit() {
+        let created = "2026-01-01T11:00:00Z";
+        for (at, expected) in [
+            ("2026-01-01T11:59:00.001Z", InForce::Unknown),
+            ("2026-01-01T11:59:00Z", InForce::Unknown),
+            ("2026-01-01T11:58:59.999Z", InForce::No),
+            // A clock that goes behind.
+            ("2026-01-01T12:30:00Z", InForce::Unknown),
+        ] {
+            let found = in_force(&[granted("a", created, at)], &[]);
+            assert_eq!(found, [("a".to_owned(), expected)], "{at}");
+        }
+    }
+
+    /// The controller deletes a binding only if no request is there, also none that cannot be understood.
+    #[test]
+    fn bindings_belong_to_none_if_no_request_of_any_kind_has_their_uid() {
+        let unreadable = |uid: &str| {
+            let metadata = json!({"name": uid, "namespace": "tools", "uid": uid});
+            Err(Box::new(service_kit::watches::Unreadable {
+                metadata: serde_json::from_value(metadata).unwrap(),
+                problem: "unknown field".to_owned(),
+            }))
+        };
+        let early = "2026-01-01T10:00:00Z";
+        let known = serde_json::from_value(granted("a", early, early)).unwrap();
+        let requests: Vec<Found<AccessRequest>> = vec![Ok(known), unreadable("b")];
+        let mut going = binding("gone-3");
+        going["metadata"]["deletionTimestamp"] = NOON.into();
+        let mut without_label = binding("gone-4");
+        without_label["metadata"]["labels"] = json!({});
+        let names = ["b", "gone-2", "a", "gone-1", "aa"];
+        let bindings = names.into_iter().map(binding);
+        let bindings = bindings.chain([going, without_label]);
+        let bindings: Vec<Found<RoleBinding>> = bindings
+            .map(|it| Ok(serde_json::from_value(it).unwrap()))
+            .collect();
+        let now = NOON.parse().unwrap();
+        let orphans = |connector: Option<&str>| {
+            let listed = list(&requests, Some(&bindings), connector, now);
+            let names = listed.orphans.into_iter().map(|it| it.name);
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(orphans(None), ["aa", "gone-1", "gone-2"]);
+        // Nothing says of which connector they are.
+        assert_eq!(orphans(Some("harbor")), [""; 0]);
+    }
+
+    #[test]
+    fn the_grants_of_one_connector_are_those_of_its_whole_name_and_in_force_alone_is_unknown() {
+        let early = "2026-01-01T10:00:00Z";
+        let rows = ["harbor", "harbor2", "Harbor", "arbor"].map(|connector| {
+            let mut request = granted(connector, early, early);
+            request["spec"]["connectorRef"]["name"] = connector.into();
+            request
+        });
+        let requests = rows.map(|it| Ok(serde_json::from_value(it).unwrap()));
+        let now = NOON.parse().unwrap();
+        let named = |connector: Option<&str>| {
+            let listed = list(&requests, None, connector, now);
+            let all = listed.grants.iter();
+            assert!(all.clone().all(|it| it.in_force == InForce::Unknown));
+            all.map(|it| it.connector.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(named(Some("harbor")), ["harbor"]);
+        assert_eq!(named(None).len(), 4);
+    }
+
+    /// Evidence of a grant that has ended lets nobody in.
+    #[test]
+    fn only_a_grant_that_is_in_force_is_listed_and_each_policy_has_its_own() {
+        let early = "2026-01-01T10:00:00Z";
+        let mut request = granted("a", early, early);
+        let policy = |name: &str, grant: Value| {
+            let mut policy =
+                json!({"policy": {"metadata": {"name": name, "uid": format!("uid-{name}")}}});
+            if !grant.is_null() {
+                policy["grant"] = grant;
+            }
+            policy
+        };
+        request["status"]["policies"] = json!([
+            policy("ended", json!({"state": "Ended", "grantedAt": early})),
+            policy("p", json!({"state": "Granted", "grantedAt": early})),
+            policy("q", json!({"state": "Granted", "grantedAt": early})),
+            policy("writing", json!({"state": "Granting"})),
+            policy("waits", Value::Null),
+        ]);
+        let requests = [Ok(serde_json::from_value(request).unwrap())];
+        let bindings = [Ok(serde_json::from_value(binding("a")).unwrap())];
+        let listed = list(&requests, Some(&bindings), None, NOON.parse().unwrap());
+        let rows = listed.grants.iter();
+        let rows: Vec<_> = rows.map(|it| (it.policy.as_str(), it.in_force)).collect();
+        assert_eq!(rows, [("p", InForce::Yes), ("q", InForce::No)]);
+    }
 }

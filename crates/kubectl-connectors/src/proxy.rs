@@ -5,8 +5,10 @@ use std::net::IpAddr;
 use http::Uri;
 use http::uri::Scheme;
 
-/// The variables with the proxy. The first that is not empty counts.
+/// The variables with the proxy to servers behind TLS. The first that is not empty counts.
 const PROXY: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+/// The same for servers without TLS.
+const HTTP_PROXY: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
 /// The variables with the servers that need no proxy. The first that is not empty counts.
 const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
@@ -25,14 +27,23 @@ pub fn of_server(
         let mut values = names.into_iter().filter_map(&variable);
         values.find(|it| !it.is_empty())
     };
-    let usual = if server.scheme() == Some(&Scheme::HTTP) {
-        80
+    let (usual, names) = if server.scheme() == Some(&Scheme::HTTP) {
+        (80, HTTP_PROXY)
     } else {
-        443
+        (443, PROXY)
     };
     let port = server.port_u16().unwrap_or(usual);
     let no_proxy = first(NO_PROXY).unwrap_or_default();
-    first(PROXY).filter(|_| !is_direct(server.host().unwrap_or_default(), port, &no_proxy))
+    let proxy = first(names)?;
+    if is_direct(server.host().unwrap_or_default(), port, &no_proxy) {
+        return None;
+    }
+    // A variable may name host and port alone.
+    Some(if proxy.contains("://") {
+        proxy
+    } else {
+        format!("http://{proxy}")
+    })
 }
 
 /// True for the hosts of this machine, and for those that `NO_PROXY` names: `*`, names with the names below them, the
@@ -96,6 +107,11 @@ fn is_in(address: IpAddr, first: &str, bits: &str) -> bool {
     let (Ok(first), Ok(bits)) = (first.parse::<IpAddr>(), bits.parse::<u32>()) else {
         return false;
     };
+    // Written as IPv6, a range of IPv4 has 96 bits more.
+    let (first, bits) = match first.to_canonical() {
+        canonical if canonical != first && bits >= 96 => (canonical, bits - 96),
+        _ => (first, bits),
+    };
     match (first, address) {
         (IpAddr::V4(first), IpAddr::V4(address)) => {
             let differing = first.to_bits() ^ address.to_bits();
@@ -143,6 +159,10 @@ mod tests {
             ("10.1.2.3", "10.0.0.0/8", true),
             ("10.1.2.3", "10.1.2.4/31", false),
             ("10.1.2.3", "10.0.0.0/33", false),
+            ("10.1.2.3", "::ffff:10.0.0.0/104", true),
+            ("11.1.2.3", "::ffff:10.0.0.0/104", false),
+            ("10.1.2.3", "::ffff:10.0.0.0/129", false),
+            ("10.1.2.3", "::/0", false),
             ("10.1.2.3", "10.1.2.3", true),
             ("10.1.2.3", "10.1.2.3:6443", true),
             ("10.1.2.3", "10.1.2.3:443", false),
@@ -204,6 +224,37 @@ mod tests {
     }
 
     #[test]
+    fn a_server_without_tls_has_variables_of_its_own() {
+        let all = [
+            ("HTTPS_PROXY", "http://secure:1"),
+            ("http_proxy", "http://plain:1"),
+        ];
+        for (server, set, expected) in [
+            ("https://api.example.com", &all[..], Some("http://secure:1")),
+            ("http://api.example.com", &all, Some("http://plain:1")),
+            ("http://api.example.com", &all[..1], None),
+            ("https://api.example.com", &all[1..], None),
+        ] {
+            assert_eq!(chosen(server, None, set).as_deref(), expected, "{server}");
+        }
+    }
+
+    #[test]
+    fn a_variable_may_name_host_and_port_of_the_proxy_alone() {
+        for (value, expected) in [
+            ("proxy:3128", "http://proxy:3128"),
+            ("proxy.example.com", "http://proxy.example.com"),
+            ("me:hunter2@proxy:3128", "http://me:hunter2@proxy:3128"),
+            ("https://proxy:3128", "https://proxy:3128"),
+            ("socks5://proxy:1080", "socks5://proxy:1080"),
+        ] {
+            let set = [("HTTPS_PROXY", value)];
+            let proxy = chosen("https://api.example.com", None, &set);
+            assert_eq!(proxy.as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
     fn a_server_without_a_port_has_the_usual_one_of_its_scheme() {
         for (server, no_proxy, is_direct) in [
             ("https://api.example.com", "example.com:443", true),
@@ -211,7 +262,12 @@ mod tests {
             ("http://api.example.com", "example.com:80", true),
             ("https://[2001:db8::1]", "[2001:db8::1]:443", true),
         ] {
-            let set = [("HTTPS_PROXY", "http://a:1"), ("NO_PROXY", no_proxy)];
+            let proxy = "http://a:1";
+            let set = [
+                ("HTTPS_PROXY", proxy),
+                ("HTTP_PROXY", proxy),
+                ("NO_PROXY", no_proxy),
+            ];
             assert_eq!(
                 chosen(server, None, &set).is_none(),
                 is_direct,
@@ -235,5 +291,77 @@ mod tests {
         let set = [("HTTPS_PROXY", "http://a:1"), ("NO_PROXY", "*")];
         assert_eq!(chosen(server, own, &set).as_deref(), own);
         assert_eq!(chosen(server, Some(""), &set), None);
+    }
+
+    #[test]
+    fn ranges_reach_to_their_last_address_and_no_further() {
+        for (host, no_proxy, expected) in [
+            ("10.1.2.3", "0.0.0.0/0", true),
+            ("10.1.2.3", "10.1.2.3/32", true),
+            ("10.1.2.2", "10.1.2.3/32", false),
+            ("10.1.2.3", "10.1.2.2/31", true),
+            ("10.127.255.255", "10.0.0.0/9", true),
+            ("10.128.0.0", "10.0.0.0/9", false),
+            // Its own bits behind the prefix do not count.
+            ("10.1.2.3", "10.200.9.9/8", true),
+            ("10.1.2.3", "10.0.0.0/", false),
+            ("10.1.2.3", "10.0.0.0/x", false),
+            ("10.1.2.3", "10.0.0.0/-1", false),
+            ("10.1.2.3", "name/8", false),
+            ("[2001:db8::1]", "::/0", true),
+            ("[2001:db8::1]", "2001:db8::1/128", true),
+            ("[2001:db8::2]", "2001:db8::1/128", false),
+            ("[2001:db8::1]", "2001:db8::/129", false),
+            ("[2001:db9::1]", "2001:db8::/32", false),
+            ("[2001:db8::1]", "0.0.0.0/0", false),
+        ] {
+            assert_eq!(
+                is_direct(host, 6443, no_proxy),
+                expected,
+                "{host} {no_proxy}"
+            );
+        }
+    }
+
+    /// Only names and addresses of this machine itself need no proxy whatever the variables say.
+    #[test]
+    fn this_machine_is_localhost_and_its_own_addresses() {
+        for (host, expected) in [
+            ("localhost", true),
+            ("127.0.0.1", true),
+            ("127.9.9.9", true),
+            ("[::1]", true),
+            ("[::ffff:127.0.0.1]", true),
+            ("localhost.example.com", false),
+            ("my-localhost", false),
+            ("128.0.0.1", false),
+            ("0.0.0.0", false),
+            ("[::2]", false),
+            ("10.0.0.1", false),
+        ] {
+            assert_eq!(is_direct(host, 443, ""), expected, "{host}");
+        }
+    }
+
+    /// kubectl asks the API server by HTTPS, so the variables for other protocols say nothing.
+    #[test]
+    fn variables_of_other_protocols_choose_no_proxy() {
+        let other = [
+            "HTTP_PROXY",
+            "http_proxy",
+            "ALL_PROXY",
+            "all_proxy",
+            "Https_Proxy",
+        ];
+        for name in other {
+            let set = [(name, "http://a:1")];
+            assert_eq!(
+                chosen("https://api.example.com", None, &set),
+                None,
+                "{name}"
+            );
+        }
+        let set = [("HTTPS_PROXY", "http://a:1"), ("No_Proxy", "*")];
+        assert!(chosen("https://api.example.com", None, &set).is_some());
     }
 }

@@ -609,6 +609,9 @@ fn attributes(question: ReviewOf<'_>) -> ResourceAttributes {
 }
 
 #[cfg(test)]
+mod call_tests;
+
+#[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};

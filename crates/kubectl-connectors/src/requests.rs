@@ -212,3 +212,71 @@ pub fn text(listed: &RequestList, colours: Colours) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::request;
+
+    /// Each part of a filter counts, and each by the whole word.
+    #[test]
+    fn a_filter_takes_the_requests_that_every_part_of_it_names() {
+        let connectors = ["harbor", "harbor2", "harb", "Harbor"];
+        let namespaces = ["ci", "ci2", "c"];
+        let phases = [
+            None,
+            Some("Pending"),
+            Some("Granted"),
+            Some("Rejected"),
+            Some("Ended"),
+        ];
+        let now = "2026-01-01T12:00:00Z".parse().unwrap();
+        let mut taken = 0;
+        for connector in connectors {
+            for namespace in namespaces {
+                for phase in phases {
+                    let mut request = request("a", namespace);
+                    request["spec"]["connectorRef"]["name"] = connector.into();
+                    if let Some(phase) = phase {
+                        request["status"] = json!({"phase": phase});
+                    }
+                    let request = serde_json::from_value(request).unwrap();
+                    let row = RequestRow::of(&request, now);
+                    let waits = matches!(phase, None | Some("Pending"));
+                    assert_eq!(row.waits, waits, "{phase:?}");
+                    for (number, wanted) in [
+                        (None, None, None),
+                        (Some("harbor"), None, None),
+                        (None, Some("ci"), None),
+                        (None, None, Some(Phase::Pending)),
+                        (None, None, Some(Phase::Granted)),
+                        (Some("harbor"), Some("ci"), Some(Phase::Granted)),
+                    ]
+                    .into_iter()
+                    .enumerate()
+                    {
+                        let (of, pods_of, in_phase) = wanted;
+                        let filter = RequestFilter {
+                            connector: of.map(str::to_owned),
+                            phase: in_phase,
+                            pod_namespace: pods_of.map(str::to_owned),
+                        };
+                        let is_in_phase = match in_phase {
+                            None => true,
+                            Some(Phase::Pending) => waits,
+                            Some(_) => phase == Some("Granted"),
+                        };
+                        let expected = of.is_none_or(|it| it == connector)
+                            && pods_of.is_none_or(|it| it == namespace)
+                            && is_in_phase;
+                        assert_eq!(filter.takes(&row), expected, "{number}: {row:?}");
+                        taken += usize::from(expected);
+                    }
+                }
+            }
+        }
+        assert!(taken > 60, "{taken}");
+    }
+}

@@ -96,4 +96,27 @@ mod tests {
         let other = kube::Error::Service("no route".into());
         assert!(told(&other, None).contains("no route"));
     }
+
+    /// The address of a proxy may hold its password, also one that is no address.
+    #[test]
+    fn no_address_of_a_proxy_is_quoted_and_a_pod_has_no_user_entry() {
+        let wrong = "http://me:hunter2@[proxy".parse::<http::Uri>().unwrap_err();
+        let disabled = kube::Error::ProxyProtocolDisabled {
+            proxy_url: Box::new("http://me:hunter2@proxy:1".parse().unwrap()),
+            protocol_feature: "kube/http-proxy",
+        };
+        let errors: [Box<dyn Error + 'static>; 2] = [
+            Box::new(KubeconfigError::ParseProxyUrl(wrong)),
+            Box::new(disabled),
+        ];
+        for error in errors {
+            let text = told(error.as_ref(), Some("dev"));
+            assert!(
+                text.contains("HTTPS_PROXY") && !text.contains("hunter2"),
+                "{text}"
+            );
+        }
+        let text = told(&auth(), None);
+        assert!(text.starts_with("this pod gives no credentials"), "{text}");
+    }
 }

@@ -144,4 +144,83 @@ mod tests {
         assert_eq!(written(&[403]).await, (refused, 1));
         assert_eq!(written(&[200]).await, (Ok(()), 1));
     }
+
+    /// What the API server says decides: of credentials, load and its own errors it is not known what became of the write.
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_an_answer_and_trouble_is_none() {
+        for code in [400, 403, 404, 405, 410, 413, 415, 422] {
+            let refused = Err(WriteFailure::Refused("no".to_owned()));
+            let answers: &'static [u16] = vec![code].leak();
+            assert_eq!(written(answers).await, (refused, 1), "{code}");
+        }
+        for code in [401, 408, 429, 500, 501, 502, 503, 504] {
+            let answers: &'static [u16] = vec![code].leak();
+            let (outcome, calls) = written(answers).await;
+            let is_unknown = matches!(outcome, Err(WriteFailure::Unknown(_)));
+            assert!(is_unknown && calls == 1, "{code}: {outcome:?}");
+        }
+    }
+
+    fn write(is_status: bool) -> ApprovalWrite {
+        ApprovalWrite {
+            patch: json!({"status": {"state": "approved"}}),
+            is_status,
+            after: json!({}),
+            says: String::new(),
+        }
+    }
+
+    /// A state beside its object would be dropped by the API server, which says that it was written.
+    #[tokio::test]
+    async fn a_state_is_written_where_the_kind_has_it_by_one_merge_patch() {
+        for (is_status, path) in [
+            (true, "/api/v1/namespaces/ci/configmaps/a/status"),
+            (false, "/api/v1/namespaces/ci/configmaps/a"),
+        ] {
+            let (sender, asked) = std::sync::mpsc::channel();
+            let client = testing::client(move |request| {
+                let kind = request.headers().get("content-type").cloned();
+                let path = request.uri().path().to_owned();
+                sender.send((request.method().clone(), path, kind)).unwrap();
+                let object =
+                    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+                (200, object)
+            });
+            let writer = AnswerWriter::new(client, None, Duration::from_secs(5));
+            let kind = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
+            let name = NamespacedName::new("ci", "a");
+            let written = writer.write(&kind, &name, &write(is_status)).await;
+            assert_eq!(written, Ok(()));
+            let asked: Vec<_> = asked.try_iter().collect();
+            let merge = "application/merge-patch+json".parse().ok();
+            assert_eq!(asked, [(http::Method::PATCH, path.to_owned(), merge)]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_without_an_answer_ends_with_its_limit_and_quotes_no_secret() {
+        let kind = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
+        let name = NamespacedName::new("ci", "a");
+        let limit = Duration::from_secs(5);
+        let writer = AnswerWriter::new(testing::silent_client(), None, limit);
+        let begin = tokio::time::Instant::now();
+        let outcome = writer.write(&kind, &name, &write(false)).await;
+        assert!(
+            matches!(outcome, Err(WriteFailure::Unknown(_))),
+            "{outcome:?}"
+        );
+        let waited = begin.elapsed();
+        assert!(waited >= limit && waited < limit * 2, "{waited:?}");
+
+        let client = testing::client_without_credentials("hunter2");
+        let writer = AnswerWriter::new(client, Some("dev".to_owned()), limit);
+        let outcome = writer.write(&kind, &name, &write(false)).await;
+        let Err(WriteFailure::Unknown(told)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert!(
+            told.contains("user entry `dev`") && !told.contains("hunter2"),
+            "{told}"
+        );
+    }
 }

@@ -259,3 +259,6 @@ fn after_wait(requests: &[AwaitedRequest]) -> Option<(AnswerWord, String)> {
     };
     Some((AnswerWord::StillAwaited, because))
 }
+
+#[cfg(test)]
+mod tests;

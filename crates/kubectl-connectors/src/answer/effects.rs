@@ -265,7 +265,7 @@ fn followed(policy: &MatchedPolicy, uid: &str) -> Vec<Check> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
 
     use connectors_api::Permission;
@@ -313,7 +313,7 @@ mod tests {
     }
 
     /// A pod for which an answer to the object `u` leads from a wait to this verdict.
-    fn foreseen(verdict: AccessCheckReady) -> Foreseen {
+    pub(in crate::answer) fn foreseen(verdict: AccessCheckReady) -> Foreseen {
         Foreseen {
             pod: Some(PodShown {
                 namespace: "ci".to_owned(),
@@ -511,5 +511,106 @@ mod tests {
         ] {
             assert_eq!(support(&granted(checks), "u"), expected, "{checks:?}");
         }
+    }
+
+    /// The state of a grant, and the checks behind it: latch, match and object of each.
+    type GrantOf<'a> = (&'a str, &'a [(&'a str, &'a str, &'a str)]);
+
+    /// The word and the policies of a no to the object `u`, for a granted request with these policies: each with the
+    /// state of its grant and the objects of its checks.
+    fn taken(policies: &[GrantOf<'_>]) -> Option<(EffectWord, Vec<String>)> {
+        let policies = policies.iter().enumerate().map(|(at, (state, checks))| {
+            let mut policy = serde_json::to_value(granted(checks)).unwrap();
+            policy["policy"]["metadata"]["name"] = format!("p{at}").into();
+            policy["policy"]["metadata"]["uid"] = format!("uid-{at}").into();
+            if !state.is_empty() {
+                policy["grant"] = json!({"state": state});
+            }
+            policy
+        });
+        let mut request = crate::testing::request("r", "ci");
+        request["status"] = json!({"phase": "Granted", "policies": policies.collect::<Vec<_>>()});
+        let request: AccessRequest = serde_json::from_value(request).unwrap();
+        let effect = of_granted(&request, "u")?;
+        let identity = (
+            effect.pod.to_string(),
+            effect.account.to_string(),
+            effect.connector.to_string(),
+            effect.request.as_deref(),
+            effect.phase,
+        );
+        let expected = (
+            "ci/p".to_owned(),
+            "ci/a".to_owned(),
+            "tools/harbor".to_owned(),
+            Some("r"),
+            Some(Phase::Granted),
+        );
+        assert_eq!(identity, expected);
+        assert_eq!(effect.pod_uid.as_deref(), Some("u"));
+        Some((effect.effect, effect.policies))
+    }
+
+    #[test]
+    fn a_no_takes_back_what_rests_on_the_object_unless_another_grant_stays() {
+        use EffectWord::{Keeps, MayTakeBack, TakesBack};
+        let alone: &[(&str, &str, &str)] = &[("Auto", "All", "u")];
+        let one_of_several: &[(&str, &str, &str)] = &[("Auto", "Any", "u")];
+        let once: &[(&str, &str, &str)] = &[("Once", "All", "u")];
+        let other: &[(&str, &str, &str)] = &[("Auto", "All", "u2")];
+        let granted = "Granted";
+        for (policies, expected) in [
+            (&[][..], None),
+            (&[(granted, alone)], Some((TakesBack, &[0][..]))),
+            (&[(granted, one_of_several)], Some((MayTakeBack, &[0]))),
+            (&[(granted, once)], None),
+            (&[(granted, other)], None),
+            // Only grants in force count: on both sides.
+            (&[("Ended", alone)], None),
+            (&[("", alone)], None),
+            (
+                &[(granted, alone), ("Ended", other)],
+                Some((TakesBack, &[0])),
+            ),
+            (&[(granted, alone), ("", other)], Some((TakesBack, &[0]))),
+            (&[(granted, alone), (granted, other)], Some((Keeps, &[0]))),
+            (&[(granted, other), (granted, alone)], Some((Keeps, &[1]))),
+            (&[(granted, once), (granted, alone)], Some((Keeps, &[1]))),
+            (
+                &[(granted, alone), (granted, alone)],
+                Some((TakesBack, &[0, 1])),
+            ),
+            (
+                &[(granted, alone), (granted, one_of_several)],
+                Some((MayTakeBack, &[0, 1])),
+            ),
+        ] {
+            let names = |it: &[usize]| it.iter().map(|at| format!("p{at}")).collect::<Vec<_>>();
+            let expected = expected.map(|(word, it)| (word, names(it)));
+            assert_eq!(taken(policies), expected, "{policies:?}");
+        }
+    }
+
+    /// The objects of an access that an answer to another object says nothing of.
+    #[test]
+    fn only_accesses_whose_checks_find_the_object_are_touched() {
+        for uid in ["", "U", "u2", "uu"] {
+            let foreseen = foreseen(AccessCheckReady::AccessCheckPassed);
+            assert_eq!(of_waiting(&foreseen, uid), [], "{uid}");
+        }
+        let mut two = foreseen(AccessCheckReady::AccessCheckPassed);
+        let mut second = two.accesses[0].clone();
+        second.now.connector = NamespacedName::new("tools", "git");
+        two.accesses.push(second.clone());
+        second.counted[0].uid = "u2".to_owned();
+        second.now.connector = NamespacedName::new("tools", "npm");
+        two.accesses.push(second);
+        let effects = of_waiting(&two, "u");
+        let connectors: Vec<_> = effects
+            .iter()
+            .map(|it| it.connector.name.as_str())
+            .collect();
+        assert_eq!(connectors, ["harbor", "git"]);
+        assert!(effects.iter().all(|it| it.effect == EffectWord::Opens));
     }
 }

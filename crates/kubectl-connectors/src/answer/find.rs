@@ -305,3 +305,6 @@ pub(super) async fn kind_named(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

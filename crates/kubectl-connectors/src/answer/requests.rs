@@ -175,4 +175,149 @@ mod tests {
             assert_eq!(is_open, may_be_more, "{is_cut:?}");
         }
     }
+
+    /// A user without the right to list in all namespaces sees those of the connectors that are known, each of them.
+    #[tokio::test]
+    async fn every_known_namespace_is_listed_where_all_may_not_be() {
+        let client = testing::client(|asked| {
+            let query = asked.uri().query().unwrap_or_default();
+            let of = asked.uri().path().split('/').nth(5).unwrap_or_default();
+            let one = |name: &str| {
+                let mut one = request(name, "ci");
+                one["metadata"]["namespace"] = of.into();
+                one
+            };
+            let (items, token) = match (of, query.contains("labelSelector")) {
+                ("tools", _) => (vec![one("a"), request("of-others", "ci2")], ""),
+                ("git", false) => (vec![one("a")], "more"),
+                ("git", true) => (vec![one("b")], ""),
+                _ => {
+                    let refusal = json!({
+                        "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": "Forbidden",
+                        "code": 403,
+                    });
+                    return (403, refusal);
+                }
+            };
+            let page = json!({
+                "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessRequestList",
+                "metadata": {"continue": token}, "items": items,
+            });
+            (200, page)
+        });
+        let reads = ClusterReads::new(client, None, Duration::from_secs(5));
+        for (namespaces, expected, may_be_more, missed) in [
+            (&["tools"][..], &["tools/a"][..], false, 1),
+            (&["git", "tools"], &["git/a", "git/b", "tools/a"], true, 1),
+            (&["secret", "tools"], &["tools/a"], false, 2),
+            (&[], &[], false, 1),
+        ] {
+            let mut unread = Vec::new();
+            let (found, is_cut) = of_pods(&reads, "ci", namespaces, &mut unread).await;
+            let found: Vec<_> = found.iter().map(|it| name_of(it).to_string()).collect();
+            assert_eq!(found, expected, "{namespaces:?}");
+            assert_eq!(
+                (is_cut, unread.len()),
+                (may_be_more, missed),
+                "{namespaces:?}"
+            );
+        }
+    }
+
+    fn with_status(status: serde_json::Value) -> AccessRequest {
+        let mut request = request("a", "ci");
+        request["status"] = status;
+        serde_json::from_value(request).unwrap()
+    }
+
+    #[test]
+    fn an_answer_changes_a_request_that_is_not_decided_and_a_yes_adds_to_a_granted_one() {
+        for (phase, by_yes, by_no) in [
+            ("Pending", true, true),
+            ("Granted", true, false),
+            ("Rejected", false, false),
+            ("Revoked", false, false),
+            ("Invalid", false, false),
+            ("Ended", false, false),
+        ] {
+            let request = with_status(json!({"phase": phase}));
+            assert_eq!(
+                is_open(&request, ApprovalAnswer::Approve),
+                by_yes,
+                "{phase}"
+            );
+            assert_eq!(is_open(&request, ApprovalAnswer::Reject), by_no, "{phase}");
+        }
+        let new = serde_json::from_value(request("a", "ci")).unwrap();
+        assert!(is_open(&new, ApprovalAnswer::Approve) && is_open(&new, ApprovalAnswer::Reject));
+    }
+
+    /// What a policy said of the request, by the UID of the policy.
+    #[test]
+    fn a_policy_of_the_request_s_namespace_that_has_not_decided_can_change_it() {
+        let (granted, ended, open) = (Some("Granted"), Some("Ended"), None::<&str>);
+        for (said, counting, expected) in [
+            (&[][..], &[("tools", "u1")][..], true),
+            (&[], &[], false),
+            (&[], &[("tools2", "u1"), ("tool", "u1"), ("", "u1")], false),
+            (&[], &[("tools2", "u1"), ("tools", "u2")], true),
+            (&[("u1", granted)], &[("tools", "u1")], false),
+            (&[("u1", ended)], &[("tools", "u1")], false),
+            (&[("u1", open)], &[("tools", "u1")], true),
+            (&[("u10", granted)], &[("tools", "u1")], true),
+            (&[("u2", open), ("u1", granted)], &[("tools", "u1")], false),
+            (
+                &[("u1", granted)],
+                &[("tools", "u1"), ("tools", "u2")],
+                true,
+            ),
+            (
+                &[("u1", granted), ("u2", ended)],
+                &[("tools", "u1"), ("tools", "u2")],
+                false,
+            ),
+        ] {
+            let policies = said.iter().map(|(uid, state)| {
+                let mut policy = json!({"policy": {"metadata": {"name": "p", "uid": uid}}});
+                if let Some(state) = state {
+                    policy["grant"] = json!({"state": state});
+                }
+                policy
+            });
+            let request = with_status(json!({"policies": policies.collect::<Vec<_>>()}));
+            let counting = counting.iter().map(|(namespace, uid)| PolicyKey {
+                namespace: (*namespace).to_owned(),
+                uid: (*uid).to_owned(),
+            });
+            let counting = counting.collect();
+            assert_eq!(
+                can_change(&request, &counting),
+                expected,
+                "{said:?} {counting:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_request_records_an_object_in_any_check_of_any_policy_by_its_whole_uid() {
+        let object = |uid: &str| {
+            json!({"name": "c", "ref": {
+                "apiVersion": "v1", "kind": "ConfigMap", "name": "n", "uid": uid,
+            }})
+        };
+        let policy = |checks: &[&str]| {
+            let checks: Vec<_> = checks.iter().map(|it| object(it)).collect();
+            json!({"policy": {"metadata": {"name": "p", "uid": "p"}}, "checkRefs": checks})
+        };
+        for (policies, expected) in [
+            (vec![], false),
+            (vec![policy(&["u"])], true),
+            (vec![policy(&["a", "u"])], true),
+            (vec![policy(&["a"]), policy(&[]), policy(&["b", "u"])], true),
+            (vec![policy(&["a", "uu", "U", ""])], false),
+        ] {
+            let request = with_status(json!({"policies": policies}));
+            assert_eq!(records(&request, "u"), expected, "{policies:?}");
+        }
+    }
 }

@@ -226,4 +226,39 @@ mod tests {
         assert_eq!(exit(&plan(false)), ExitWord::Unknown);
         assert!(text(&plan(false)).contains("in what you may read"));
     }
+
+    /// YAML ends a line at each of these, and a terminal obeys some of them. Tenants write conditions, names of fields and
+    /// states, which findings quote.
+    #[test]
+    fn a_comment_goes_on_to_the_end_of_its_line_whatever_ends_lines() {
+        for end in [
+            "\n",
+            "\r",
+            "\r\n",
+            "\u{85}",
+            "\u{2028}",
+            "\u{2029}",
+            "\u{b}",
+            "\u{c}",
+            "\u{1b}[2K",
+            "\u{202e}",
+        ] {
+            let attack = format!("x{end}kind: ClusterRoleBinding{end}---{end}kind: Role");
+            let mut attacked = finding(DoctorWord::GrantOrphaned, &attack);
+            attacked.object.clone_from(&attack);
+            attacked.fix.clone_from(&attack);
+            let diagnosis = Diagnosis {
+                findings: vec![attacked.with_command(attack.clone())],
+            };
+            let text = text(&plan(diagnosis, true));
+            let lines: Vec<_> = text.split('\n').filter(|it| !it.is_empty()).collect();
+            assert!(lines.iter().all(|it| it.starts_with("# ")), "{text:?}");
+            assert_eq!(lines.len(), 5, "{text:?}");
+            let is_told = |it: char| it == '\n' || it == ' ' || shown(&it.to_string()) != " ";
+            assert!(text.chars().all(is_told), "{text:?}");
+            let documents = serde_yaml::Deserializer::from_str(&text);
+            let mut documents = documents.map(|it| Value::deserialize(it).unwrap());
+            assert!(documents.all(|it| it.is_null()), "{text:?}");
+        }
+    }
 }

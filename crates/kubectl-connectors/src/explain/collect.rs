@@ -541,3 +541,6 @@ fn shared(compiled: &CompiledPolicy, shared: &SharedFields) -> BTreeMap<String, 
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

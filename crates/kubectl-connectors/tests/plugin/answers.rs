@@ -631,6 +631,8 @@ async fn what_could_not_be_read_is_named_beside_the_answer() {
         "pod team-a/build-1",
         "not everything could be read",
         "you may not list",
+        // The connector's namespace is known by the pod.
+        "policies that count ChangeRequest: payments/approved-changes (check change)",
     ] {
         assert!(question.contains(told), "{told}: {question}");
     }

@@ -150,7 +150,7 @@ fn pairs() -> Vec<Vec<Value>> {
 }
 
 /// An object of that product, converted: what is printed, and what is told. None if it is refused.
-async fn converted(policy: &Value, flags: &[&str]) -> Option<(String, String)> {
+pub(crate) async fn converted(policy: &Value, flags: &[&str]) -> Option<(String, String)> {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("policy.json");
     fs::write(&file, policy.to_string()).unwrap();
