@@ -69,12 +69,28 @@ mod tests {
     fn everything_has_a_default_for_a_pod_in_a_cluster_and_can_be_given() {
         let EvaluationArgs { url, token } = parse(&[]);
         assert_eq!(url, "https://evaluation-service.connectors-system.svc:8443");
-        assert!(token.is_absolute());
+        assert_eq!(
+            token.to_str(),
+            Some("/var/run/secrets/connectors-evaluation/token")
+        );
         let given = parse(&["--evaluation-url=https://u:1", "--evaluation-token=/t"]);
         let expected = EvaluationArgs {
             url: "https://u:1".to_owned(),
             token: "/t".into(),
         };
         assert_eq!(given, expected);
+    }
+    #[test]
+    fn the_settings_are_those_of_the_arguments() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let config = rustls::ClientConfig::builder()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        let (sender, tls) = tokio::sync::watch::channel(std::sync::Arc::new(config));
+        let args = parse(&["--evaluation-url=https://u:1", "--evaluation-token=/t"]);
+        let settings = args.settings(tls);
+        assert_eq!(settings.url, "https://u:1");
+        assert_eq!(settings.token_file.to_str(), Some("/t"));
+        assert!(settings.tls.same_channel(&sender.subscribe()));
     }
 }

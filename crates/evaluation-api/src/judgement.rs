@@ -123,6 +123,8 @@ mod tests {
 
     use super::*;
 
+    mod whole;
+
     fn reference(name: &str) -> ObjectRef {
         ObjectRef {
             namespace: "shop".to_owned(),

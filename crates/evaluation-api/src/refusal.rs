@@ -227,4 +227,58 @@ mod tests {
         }
         assert_eq!(Reason::of(&Status::unavailable("m")), None);
     }
+
+    #[test]
+    fn a_refusal_keeps_its_sentence_and_its_word_and_knows_no_other_word() {
+        for reason in Reason::ALL {
+            let word = reason.as_str();
+            for (sent, read) in [
+                (word.to_owned(), Some(*reason)),
+                (word.to_lowercase(), None),
+                (format!("{word} "), None),
+                (format!("{word}_X"), None),
+            ] {
+                let refusal = v1::Refusal {
+                    code: 5,
+                    message: format!("because of {word}"),
+                    reason: sent,
+                    metadata: HashMap::new(),
+                };
+                let expected = QuestionRefusal {
+                    code: Code::NotFound,
+                    reason: read,
+                    message: format!("because of {word}"),
+                };
+                assert_eq!(QuestionRefusal::from(refusal), expected);
+            }
+            assert!(!reason.about().trim().is_empty());
+        }
+        assert_eq!(Reason::from_word(""), None);
+    }
+
+    /// Whoever may not try again must not be told when to.
+    #[test]
+    fn a_status_has_its_code_its_sentence_and_only_then_a_time_when_one_was_given() {
+        for reason in Reason::ALL {
+            for again in [
+                None,
+                Some(Duration::ZERO),
+                Some(Duration::from_millis(1_500)),
+            ] {
+                let sent = status(Code::Aborted, "sentence", *reason, HashMap::new(), again);
+                assert_eq!((sent.code(), sent.message()), (Code::Aborted, "sentence"));
+                assert_eq!(Reason::of(&sent), Some(*reason));
+                let details = sent.get_error_details();
+                let told = details.retry_info().and_then(|it| it.retry_delay);
+                assert_eq!(told, again);
+                assert_eq!(details.retry_info().is_some(), again.is_some());
+                let info = details.error_info().unwrap();
+                assert_eq!(
+                    (&*info.domain, &*info.reason),
+                    ("connectors.alauda.io", reason.as_str())
+                );
+                assert!(info.metadata.is_empty());
+            }
+        }
+    }
 }

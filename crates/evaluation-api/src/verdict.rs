@@ -81,4 +81,54 @@ mod tests {
         }
         assert!(all_known(&EvaluateChecksResponse::default()).is_err());
     }
+
+    #[test]
+    fn every_verdict_has_its_number() {
+        for (word, number) in [
+            (AccessCheckReady::AccessCheckPending, 1),
+            (AccessCheckReady::AccessCheckPassed, 2),
+            (AccessCheckReady::AccessCheckRejected, 3),
+            (AccessCheckReady::AccessCheckFailed, 4),
+        ] {
+            assert_eq!(i32::from(to_wire(word)), number);
+            assert_eq!(from_wire(number), Ok(word));
+        }
+        assert!(UnknownVerdict(17).to_string().contains("17"));
+    }
+
+    /// Not only in the first check, and not only in its first object.
+    #[test]
+    fn an_unknown_verdict_is_found_at_every_place_of_the_answer() {
+        let known = |place: usize| i32::try_from(place % 4).unwrap() + 1;
+        // The whole, three checks, and three objects in each.
+        let answer = |odd: Option<usize>| {
+            let mut place = 0;
+            let mut next = || {
+                let verdict = if odd == Some(place) { 5 } else { known(place) };
+                place += 1;
+                verdict
+            };
+            let verdict = next();
+            let checks = (0..3).map(|_| CheckResult {
+                verdict: next(),
+                objects: (0..3)
+                    .map(|_| ObjectResult {
+                        verdict: next(),
+                        ..ObjectResult::default()
+                    })
+                    .collect(),
+                ..CheckResult::default()
+            });
+            EvaluateChecksResponse {
+                verdict,
+                checks: checks.collect(),
+                ..EvaluateChecksResponse::default()
+            }
+        };
+        assert_eq!(all_known(&answer(None)), Ok(()));
+        for place in 0..13 {
+            let found = all_known(&answer(Some(place)));
+            assert_eq!(found, Err(UnknownVerdict(5)), "{place}");
+        }
+    }
 }

@@ -47,3 +47,42 @@ fn there_is_something_to_do_about_every_refusal() {
         assert_eq!(count, 1, "{word}");
     }
 }
+
+/// Callers in other languages know these from the documentation alone.
+#[test]
+fn the_limits_and_the_audiences_are_those_of_the_documentation() {
+    let read = |path: &str| {
+        let path = format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"));
+        let text = fs::read_to_string(path).unwrap();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let page = read("docs/evaluation-api.md");
+    let audience = format!("a token of audience `{}`", evaluation_api::TOKEN_AUDIENCE);
+    assert!(page.contains(&audience));
+    let audience = format!(
+        "projected volume with the audience `{}`",
+        evaluation_api::POD_TOKEN_AUDIENCE
+    );
+    assert!(page.contains(&audience));
+    let most = evaluation_api::MOST_QUESTIONS;
+    let most = format!("more than {},{:03} questions", most / 1000, most % 1000);
+    assert!(page.contains(&most));
+    let longest = evaluation_api::LONGEST_MESSAGE;
+    assert!(longest.is_multiple_of(1 << 20));
+    let longest = format!("one with objects {} MiB", longest >> 20);
+    assert!(page.contains(&longest));
+    let calls = format!(
+        "messages of `EvaluateChecks` and `ValidatePolicy` in memory | {} |",
+        evaluation_api::MOST_OBJECT_CALLS
+    );
+    assert!(page.contains(&calls));
+    let domain = format!("domain `{}`", evaluation_api::refusal::DOMAIN);
+    assert!(page.contains(&domain));
+    assert_eq!(
+        (
+            evaluation_api::refusal::FIELD,
+            evaluation_api::refusal::NAMESPACE
+        ),
+        ("field", "namespace")
+    );
+}

@@ -78,7 +78,7 @@ pub enum AnswerRefusal {
     AnsweredOtherwise {
         /// The user.
         user: String,
-        /// What the user said.
+        /// The answer that the user gave.
         word: &'static str,
     },
     /// The object takes no answer any more.

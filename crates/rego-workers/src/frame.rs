@@ -162,6 +162,8 @@ pub(super) fn write(to: &mut impl Write, frame: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    mod exact;
+
     #[test]
     fn frames_come_back_one_by_one() {
         let mut pipe = Vec::new();

@@ -154,6 +154,8 @@ mod tests {
 
     use super::*;
 
+    mod jobs;
+
     const STATE: &str = "package approval\noutput := {\"state\": input.state}";
 
     fn worker() -> Worker {

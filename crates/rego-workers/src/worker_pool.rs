@@ -389,11 +389,34 @@ mod tests {
 
     use super::*;
 
+    mod waiting;
+    mod workers;
+
     /// Held by a test with scripts: one that is still open in another thread's new process cannot be started.
     static SCRIPTS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
     /// A pool of two workers. Each is a shell script, in which `$yes` and `$no` are replies.
     async fn pool(place: &Path, time: Duration, script: &str) -> WorkerPool {
+        start(place, limits(time), (), script).await.unwrap()
+    }
+
+    fn limits(time: Duration) -> ModuleLimits {
+        ModuleLimits {
+            workers: 2,
+            time,
+            memory: 1 << 30,
+            output: 1024,
+            module: 1024,
+        }
+    }
+
+    /// The same with other limits, and with somebody who watches it.
+    async fn start(
+        place: &Path,
+        limits: ModuleLimits,
+        watcher: impl PoolWatcher + 'static,
+        script: &str,
+    ) -> Result<WorkerPool, PoolError> {
         fs::create_dir(place).unwrap();
         let program = place.join("worker");
         let reply = |state: &str| {
@@ -412,14 +435,7 @@ mod tests {
         );
         fs::write(&program, text).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let limits = ModuleLimits {
-            workers: 2,
-            time,
-            memory: 1 << 30,
-            output: 1024,
-            module: 1024,
-        };
-        WorkerPool::start(program, limits, ()).await.unwrap()
+        WorkerPool::start(program, limits, watcher).await
     }
 
     #[tokio::test]

@@ -46,25 +46,24 @@ fn every_case_is_rendered_as_go_rendered_it_or_refused() {
         }
     }
     assert!(cases_seen >= 600, "{cases_seen}");
-    // Refused output that Go renders: every class has a case.
-    let classes: Vec<&str> = refused.into_keys().collect();
-    assert_eq!(
-        classes,
-        [
-            "a JSON text",
-            "a change to a dictionary",
-            "a function that is left out",
-            "a method of a time",
-            "a regular expression",
-            "a slice beyond its list",
-            "a time zone",
-            "a value that is not UTF-8",
-            "a verb of printf",
-            "complex numbers",
-            "nothing",
-            "strings that are not UTF-8",
-            "the clock",
-            "what is not in the encoding",
-        ]
-    );
+    // Output that is refused and that Go renders: every class has cases, and a refusal that is new is looked at. Who
+    // adds such a case counts it here, in each meaning of a missing key.
+    refused.remove("nothing");
+    let classes: Vec<(&str, usize)> = refused.into_iter().collect();
+    let expected = [
+        ("a JSON text", 12),
+        ("a change to a dictionary", 9),
+        ("a function that is left out", 21),
+        ("a method of a time", 6),
+        ("a regular expression", 39),
+        ("a slice beyond its list", 12),
+        ("a time zone", 27),
+        ("a value that is not UTF-8", 9),
+        ("a verb of printf", 18),
+        ("complex numbers", 6),
+        ("strings that are not UTF-8", 3),
+        ("the clock", 39),
+        ("what is not in the encoding", 63),
+    ];
+    assert_eq!(classes, expected);
 }

@@ -366,6 +366,8 @@ mod tests {
 
     use super::*;
 
+    mod every;
+
     fn binding() -> v1::Binding {
         v1::Binding {
             kind: "RoleBinding".to_owned(),

@@ -96,6 +96,8 @@ fn paired<W, T>(
 mod tests {
     use super::*;
 
+    mod paired;
+
     fn response(decisions: &[i32], refused: &[u32]) -> v1::BatchCheckAccessResponse {
         let refusal = |question: &u32| v1::BatchRefusal {
             question: *question,

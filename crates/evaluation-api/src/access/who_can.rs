@@ -217,6 +217,8 @@ impl From<TokenAnswer> for v1::ReviewTokenResponse {
 mod tests {
     use super::*;
 
+    mod whole;
+
     fn binding() -> BindingRef {
         BindingRef {
             kind: "RoleBinding".to_owned(),

@@ -45,9 +45,16 @@ pub(super) fn open(
         return Err(wrong());
     }
     let host = uri.host().ok_or_else(wrong)?;
+    let is_alone = uri
+        .authority()
+        .is_some_and(|it| it.as_str().ends_with(host));
+    // A port that is no number is not the usual one.
+    let port = uri
+        .port_u16()
+        .or(is_alone.then_some(443))
+        .ok_or_else(wrong)?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let name = ServerName::try_from(host.to_owned()).map_err(|_| wrong())?;
-    let port = uri.port_u16().unwrap_or(443);
     let address = connect_to.map_or_else(
         || (host.to_owned(), port),
         |it| (it.ip().to_string(), it.port()),
@@ -123,6 +130,7 @@ mod tests {
             "https://a",
             "https://127.0.0.1:1/",
             "https://[::1]:1",
+            "https://[::1]",
         ] {
             assert!(open(good).is_ok(), "{good}");
         }

@@ -1,7 +1,9 @@
 //! A real gRPC server behind TLS, with answers controlled by the test.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
@@ -9,7 +11,8 @@ use hyper_util::service::TowerToHyperService;
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
@@ -20,7 +23,7 @@ use crate::v1::evaluation_server::{Evaluation, EvaluationServer};
 use crate::v1::{
     AccessAnswer, AccessDecision, BatchCheckAccessRequest, BatchCheckAccessResponse,
     CheckAccessRequest, CheckAccessResponse, EvaluateChecksRequest, EvaluateChecksResponse,
-    ExplainRequest, ExplainResponse, ReviewTokenRequest, ReviewTokenResponse,
+    ExplainRequest, ExplainResponse, Finding, ReviewTokenRequest, ReviewTokenResponse,
     ValidatePolicyRequest, ValidatePolicyResponse, WatchAccessRequest, WatchAccessResponse,
     WhoCanRequest, WhoCanResponse,
 };
@@ -83,7 +86,14 @@ pub(super) struct Conversation {
     pub(super) said: mpsc::Sender<Result<WatchAccessResponse, Status>>,
 }
 
-struct Service(mpsc::Sender<Asked>);
+/// The path and the headers of a call.
+pub(super) type Seen = (String, http::HeaderMap);
+
+struct Service {
+    asked: mpsc::Sender<Asked>,
+    /// While it is true, no stream begins.
+    holds: watch::Receiver<bool>,
+}
 
 pub(super) fn bearer<T>(request: &Request<T>) -> String {
     let value = request.metadata().get("authorization").unwrap();
@@ -97,7 +107,10 @@ impl Evaluation for Service {
         request: Request<CheckAccessRequest>,
     ) -> Result<Response<CheckAccessResponse>, Status> {
         let (sender, mut answer) = mpsc::channel(1);
-        self.0.send(Asked::Check(request, sender)).await.unwrap();
+        self.asked
+            .send(Asked::Check(request, sender))
+            .await
+            .unwrap();
         answer.recv().await.unwrap().map(Response::new)
     }
 
@@ -127,9 +140,16 @@ impl Evaluation for Service {
 
     async fn validate_policy(
         &self,
-        _: Request<ValidatePolicyRequest>,
+        request: Request<ValidatePolicyRequest>,
     ) -> Result<Response<ValidatePolicyResponse>, Status> {
-        Ok(Response::new(ValidatePolicyResponse::default()))
+        // A finding with the policy itself as its message.
+        let policy = request.into_inner().policy;
+        let finding = Finding {
+            message: String::from_utf8(policy).unwrap(),
+            ..Finding::default()
+        };
+        let findings = vec![finding];
+        Ok(Response::new(ValidatePolicyResponse { findings }))
     }
 
     async fn explain(
@@ -153,12 +173,18 @@ impl Evaluation for Service {
         request: Request<Streaming<WatchAccessRequest>>,
     ) -> Result<Response<Self::WatchAccessStream>, Status> {
         let (said, unsent) = mpsc::channel(1);
+        let is_shown = request.metadata().contains_key("authorization");
         let conversation = Conversation {
-            bearer: bearer(&request),
+            bearer: if is_shown {
+                bearer(&request)
+            } else {
+                String::new()
+            },
             heard: request.into_inner(),
             said,
         };
-        self.0.send(Asked::Watch(conversation)).await.unwrap();
+        self.asked.send(Asked::Watch(conversation)).await.unwrap();
+        let _ = self.holds.clone().wait_for(|holds| !holds).await;
         Ok(Response::new(ReceiverStream::new(unsent)))
     }
 
@@ -167,14 +193,57 @@ impl Evaluation for Service {
         _: Request<EvaluateChecksRequest>,
     ) -> Result<Response<EvaluateChecksResponse>, Status> {
         let (sender, mut answer) = mpsc::channel(1);
-        self.0.send(Asked::Evaluate(sender)).await.unwrap();
+        self.asked.send(Asked::Evaluate(sender)).await.unwrap();
         answer.recv().await.unwrap().map(Response::new)
+    }
+}
+
+/// The calls of all connections.
+#[derive(Clone)]
+struct Calls {
+    service: EvaluationServer<Service>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Calls {
+    async fn carried_by(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let Self { service, seen } = self;
+        let service = Recorded { service, seen };
+        let _ = Builder::new(TokioExecutor::new())
+            .http2_only()
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+            .await;
+    }
+}
+
+/// Writes down each call before it is made.
+#[derive(Clone)]
+struct Recorded<S> {
+    service: S,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl<B, S: tower::Service<http::Request<B>>> tower::Service<http::Request<B>> for Recorded<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> S::Future {
+        let call = (request.uri().path().to_owned(), request.headers().clone());
+        self.seen.lock().unwrap().push(call);
+        self.service.call(request)
     }
 }
 
 pub(super) struct FakeServer {
     pub(super) url: String,
     pub(super) asked: mpsc::Receiver<Asked>,
+    pub(super) seen: Arc<Mutex<Vec<Seen>>>,
+    pub(super) holds: watch::Sender<bool>,
     address: SocketAddr,
     running: JoinHandle<()>,
 }
@@ -193,31 +262,59 @@ impl FakeServer {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let acceptor = TlsAcceptor::from(authority.server(protocol));
-        let (asked_sender, asked) = mpsc::channel(16);
-        let service = EvaluationServer::new(Service(asked_sender));
-        let running = tokio::spawn(async move {
+        Self::with(address, |calls| async move {
             // Connections end with the server.
             let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (acceptor, service) = (acceptor.clone(), service.clone());
+                let (acceptor, calls) = (acceptor.clone(), calls.clone());
                 connections.spawn(async move {
-                    let Ok(stream) = acceptor.accept(stream).await else {
-                        return;
-                    };
-                    let service = TowerToHyperService::new(service);
-                    let _ = Builder::new(TokioExecutor::new())
-                        .http2_only()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
+                    if let Ok(stream) = acceptor.accept(stream).await {
+                        calls.carried_by(stream).await;
+                    }
                 });
             }
+        })
+    }
+
+    /// Behind a socket, without TLS.
+    pub(super) fn start_on(socket: &Path) -> Self {
+        let listener = UnixListener::bind(socket).unwrap();
+        Self::with(([127, 0, 0, 1], 0).into(), |calls| async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                connections.spawn(calls.clone().carried_by(stream));
+            }
+        })
+    }
+
+    fn with<F: Future<Output = ()> + Send + 'static>(
+        address: SocketAddr,
+        run: impl FnOnce(Calls) -> F,
+    ) -> Self {
+        let (asked_sender, asked) = mpsc::channel(16);
+        let (holds, held) = watch::channel(false);
+        let service = EvaluationServer::new(Service {
+            asked: asked_sender,
+            holds: held,
         });
+        // The limits of the client are looked at, and not those of the server.
+        let service = service
+            .max_decoding_message_size(usize::MAX)
+            .max_encoding_message_size(usize::MAX);
+        let seen = Arc::default();
+        let calls = Calls {
+            service,
+            seen: Arc::clone(&seen),
+        };
         Self {
             url: format!("https://localhost:{}", address.port()),
             asked,
+            seen,
+            holds,
             address,
-            running,
+            running: tokio::spawn(run(calls)),
         }
     }
 

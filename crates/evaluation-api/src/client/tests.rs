@@ -1,4 +1,7 @@
+mod calls;
+mod connections;
 mod files;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -172,6 +172,8 @@ mod tests {
 
     use super::*;
 
+    mod versions;
+
     fn file() -> (TempDir, TokenFile) {
         let directory = tempfile::tempdir().unwrap();
         let file = TokenFile::new(directory.path().join("token"));

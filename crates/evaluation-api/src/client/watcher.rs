@@ -244,6 +244,8 @@ mod tests {
     use super::super::tests::question;
     use super::*;
 
+    mod model;
+
     #[test]
     fn the_server_hears_of_the_end_of_those_questions_alone_that_it_knows() {
         let mut questions = WatchedQuestions::default();

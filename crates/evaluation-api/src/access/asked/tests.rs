@@ -200,3 +200,67 @@ fn what_is_no_message_is_refused() {
     both_agree(&message);
     assert_eq!(AskedAtOnce::read(&message, MOST), Err(ReadError::Malformed));
 }
+
+/// A caller with a message full of questions would otherwise fill the memory before it is refused.
+#[test]
+fn nothing_behind_the_last_allowed_question_is_looked_at() {
+    let good = written(&[question()], false);
+    // A question that is no message, an unterminated field, and a question that is refused.
+    for odd in [
+        &b"\x0a\x01\xff"[..],
+        b"\x0a\x05a",
+        b"\x0a\0\x80",
+        b"\x0a\0\x1b",
+    ] {
+        for most in [0, 1, MOST, 100] {
+            let full = good.repeat(most);
+            let too_many = [&full[..], &good, odd].concat();
+            let read = AskedAtOnce::read(&too_many, most);
+            assert_eq!(read, Err(ReadError::TooMany), "{most} {odd:?}");
+            let broken = [&full[..], odd].concat();
+            let read = AskedAtOnce::read(&broken, most + 1);
+            assert_eq!(read, Err(ReadError::Malformed), "{most} {odd:?}");
+        }
+    }
+    // The one too many is not looked at either.
+    let read = AskedAtOnce::read(b"\x0a\x01\xff", 0);
+    assert_eq!(read, Err(ReadError::TooMany));
+    let none = AskedAtOnce::read(b"", 0);
+    assert_eq!(none.map(|it| it.questions.len()), Ok(0));
+}
+
+/// Refused questions, fields of a later version and details take no other question's place.
+#[test]
+fn each_question_of_a_message_counts_once_and_in_its_order() {
+    let mut bad = v1::AccessQuestion::from(question());
+    bad.verb.clear();
+    let questions: Vec<v1::AccessQuestion> = (0..MOST)
+        .map(|number| {
+            let mut wire = v1::AccessQuestion::from(question());
+            wire.connector.as_mut().unwrap().name = format!("c-{number}");
+            if number % 3 == 1 { bad.clone() } else { wire }
+        })
+        .collect();
+    let mut message = Vec::new();
+    for question in questions {
+        message.extend(b"\x10\x01\x1b\x08\x01\x1c");
+        let question = question.encode_to_vec();
+        open(field::QUESTIONS, question.len(), &mut message);
+        message.extend(question);
+    }
+    let read = AskedAtOnce::read(&message, MOST).unwrap();
+    assert!(read.details);
+    assert_eq!(read.questions.len(), MOST);
+    for (number, question) in read.questions.iter().enumerate() {
+        if number % 3 == 1 {
+            assert_eq!(*question, Err(QuestionError::Verb));
+        } else {
+            let name = question.as_ref().map(|it| it.connector.name);
+            assert_eq!(name, Ok(&*format!("c-{number}")));
+        }
+    }
+    assert_eq!(
+        AskedAtOnce::read(&message, MOST - 1),
+        Err(ReadError::TooMany)
+    );
+}

@@ -121,3 +121,5 @@ fn the_longest_verb_and_the_longest_uid_are_accepted() {
     let parsed = AccessQuestion::<String>::try_from(wire.clone()).unwrap();
     assert_eq!(v1::AccessQuestion::from(parsed), wire);
 }
+
+mod fields;
