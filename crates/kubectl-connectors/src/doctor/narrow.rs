@@ -169,3 +169,6 @@ fn is_of_every_pod(resource: &str, permission: Permission) -> bool {
     let part = resource.strip_prefix(names::CONNECTORS);
     part.and_then(|it| it.strip_prefix('/')) == Some(permission.as_str())
 }
+
+#[cfg(test)]
+mod tests;

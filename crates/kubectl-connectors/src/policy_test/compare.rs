@@ -263,3 +263,6 @@ fn check(differences: &mut Differences, at: &str, expected: &CheckExpected, foun
         .flat_map(|it| it.approved_by.clone());
     same_list("approvedBy", approved_by, people.collect());
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,22 @@
 //! What one observation reads, from where, and what it leaves out.
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
+use evaluation_api::{
+    access::AccessQuestion,
+    v1::{EvaluateChecksRequest, EvaluateChecksResponse},
+};
+use futures::future::BoxFuture;
 use kube::Client;
 use serde_json::{Value, json};
 use service_kit::retry::{Backoff, RetryPolicy};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::*;
-use crate::{reconcile::Reconciler, testing::Cluster};
+use crate::{
+    evaluator::Unanswered, reconcile::Reconciler, seen::MountAccess, standing::LIMIT,
+    testing::Cluster,
+};
 
 type Change = fn(&Cluster);
 
@@ -348,6 +356,54 @@ async fn a_standing_permission_that_was_heard_of_is_asked_about_before_a_decisio
         assert_eq!(seen, expected, "{via:?}");
         assert_eq!(cluster.asked.lock().unwrap().len(), asked, "{via:?}");
     }
+}
+
+/// Asks, and gives no answer.
+struct Silent;
+
+impl Evaluator for Silent {
+    fn mounts(
+        &self,
+        _: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<MountAccess>, Unanswered>> {
+        Box::pin(pending())
+    }
+
+    fn standing(
+        &self,
+        _: Vec<AccessQuestion>,
+    ) -> BoxFuture<'_, Result<Vec<StandingSeen>, Unanswered>> {
+        Box::pin(pending())
+    }
+
+    fn evaluate(
+        &self,
+        _: EvaluateChecksRequest,
+    ) -> BoxFuture<'_, Result<EvaluateChecksResponse, Unanswered>> {
+        Box::pin(pending())
+    }
+}
+
+/// A look that ends while it waits has heard nothing. One that waited for the whole time has heard no yes.
+#[tokio::test(start_paused = true)]
+async fn a_standing_permission_is_forgotten_when_its_time_to_answer_is_over_and_not_before() {
+    let cluster = Cluster::new();
+    let mut controller = cluster.controller();
+    controller.observer.evaluator = Arc::new(Silent);
+    let _ = controller
+        .world
+        .write()
+        .stands(["request-uid".to_owned()].into());
+    let request = request(&cluster);
+    let hears = || controller.world.read().standing.has("request-uid");
+    for _ in 0..3 {
+        let look = controller.observer.standing(&request, Via::Api);
+        let early = LIMIT - Duration::from_millis(1);
+        assert!(timeout(early, look).await.is_err());
+        assert!(hears());
+    }
+    let seen = controller.observer.standing(&request, Via::Api).await;
+    assert_eq!((seen, hears()), (StandingSeen::Unknown, false));
 }
 
 #[tokio::test]
