@@ -230,6 +230,31 @@ mod tests {
         assert_eq!(worker.modules.len(), 25);
     }
 
+    /// A change that means nothing here, such as a line end, means something elsewhere, such as behind a comment.
+    #[test]
+    fn every_change_of_a_letter_makes_another_module() {
+        let module = "package approval\n# as it was\noutput := {\"state\": \"a  b\"}";
+        let mut others = std::collections::BTreeSet::new();
+        for (at, letter) in module.char_indices() {
+            let (before, after) = module.split_at(at);
+            let rest = &after[letter.len_utf8()..];
+            for by in ["", " ", "\n", "\t", "#", "\r\n", "\u{a0}"] {
+                others.insert(format!("{before}{by}{after}"));
+                others.insert(format!("{before}{by}{rest}"));
+            }
+            others.insert(format!("{before}{}{rest}", letter.to_ascii_uppercase()));
+        }
+        others.remove(module);
+        assert!(others.len() > 500);
+        for other in &others {
+            let mut worker = worker();
+            for source in [module, other.as_str()] {
+                let _ = worker.module(source);
+            }
+            assert_eq!(worker.modules.len(), 2, "{other}");
+        }
+    }
+
     /// Otherwise all jobs of a worker would share the time of one.
     #[test]
     fn each_job_is_allowed_its_time_when_it_begins() {

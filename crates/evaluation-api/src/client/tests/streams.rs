@@ -123,3 +123,48 @@ async fn a_dropped_question_lends_its_id_to_nobody() {
     }
     drop(marker);
 }
+
+/// Also after many of them: during an outage the pauses stay long, however long it takes.
+#[tokio::test]
+async fn the_pause_grows_with_each_stream_that_fails_and_stays_long() {
+    let mut world = World::new().await;
+    let _harbor = world.client.watcher().watch(question("harbor"));
+    let mut stream = world.server.next_stream().await;
+    tokio::time::pause();
+    let pauses = [100, 200, 400, 800, 1_600, 3_200];
+    for expected in pauses.into_iter().chain([5_000; 12]) {
+        let end = Status::unavailable("not now");
+        let ended = Instant::now();
+        stream.said.send(Err(end)).await.unwrap();
+        stream = world.server.next_stream().await;
+        let took = ended.elapsed();
+        assert!(
+            took >= Duration::from_millis(expected / 2),
+            "{expected}: {took:?}"
+        );
+    }
+}
+
+/// Whatever the code says about a second try: until then the yes of before does not count.
+#[tokio::test]
+async fn a_refusal_takes_the_place_of_an_answer_whatever_its_code() {
+    let mut world = World::new().await;
+    let mut harbor = world.client.watcher().watch(question("harbor"));
+    let mut stream = world.server.next_stream().await;
+    let (id, _) = stream.hear_subscription().await;
+    for code in (1..=16).map(Code::from_i32) {
+        stream.answer(id, "yes").await;
+        assert_eq!(next_reason(&mut harbor).await, "yes");
+        let refusal = v1::Refusal {
+            code: code.into(),
+            ..v1::Refusal::default()
+        };
+        stream.say(id, Some(WireEvent::Refusal(refusal))).await;
+        let event = next(&mut harbor).await;
+        assert!(
+            matches!(&event, Event::Refused(it) if it.code == code),
+            "{event:?}"
+        );
+        assert_eq!(harbor.latest(), Some(event));
+    }
+}
