@@ -24,6 +24,7 @@ use std::{path::PathBuf, time::Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
 use copy::Copy;
 use fault::Fault;
@@ -60,6 +61,9 @@ pub(crate) struct MutantsArgs {
     /// others, chosen by the commit
     #[arg(long, value_name = "OTHERS", num_args = 0..=1, default_missing_value = "10", conflicts_with_all = ["names", "list", "check"])]
     changed: Option<usize>,
+    /// Tries so many faults whose last trial is the longest ago
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["names", "list", "check", "changed", "campaign"])]
+    oldest: Option<usize>,
     /// Tries the faults of another folder with all tests of their packages: faults whose author did not look
     /// at the tests. They name none (`tests = []`)
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["names", "list", "check", "write", "campaign", "changed"])]
@@ -87,6 +91,7 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
         write,
         campaign,
         changed,
+        oldest,
         from,
         every_change,
         again,
@@ -117,6 +122,8 @@ pub(crate) fn run(args: MutantsArgs) -> anyhow::Result<()> {
     }
     let chosen: Vec<_> = if let Some(others) = changed {
         choice::by_change(&all, others)?
+    } else if let Some(count) = oldest {
+        choice::by_age(&all, &table::CAUGHT.days(&table::text()?), count)
     } else {
         let named = |it: &&Fault| names.is_empty() || names.contains(&it.name);
         all.iter().filter(named).collect()
@@ -199,6 +206,7 @@ fn try_all(mut faults: Vec<&Fault>) -> anyhow::Result<Vec<Row<'_>>> {
             fault,
             outcome,
             seconds: seconds(began),
+            tried: today(),
         };
         println!(
             "{}/{} {}: {} ({} s)",
@@ -221,6 +229,14 @@ fn try_all(mut faults: Vec<&Fault>) -> anyhow::Result<Vec<Row<'_>>> {
 fn names<'a>(faults: impl Iterator<Item = &'a Fault>) -> String {
     let names: Vec<_> = faults.map(|it| it.name.as_str()).collect();
     names.join(", ")
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a row of the table has the day of its trial"
+)]
+fn today() -> Date {
+    TimeZone::UTC.to_datetime(Timestamp::now()).date()
 }
 
 fn seconds(began: Instant) -> u64 {

@@ -1,10 +1,12 @@
 //! Which faults a change asks for.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
 };
+
+use jiff::civil::Date;
 
 use super::fault::Fault;
 use crate::changes;
@@ -22,6 +24,18 @@ pub(super) fn by_change(all: &[Fault], others: usize) -> anyhow::Result<Vec<&Fau
         chosen.len() - touched
     );
     Ok(chosen)
+}
+
+/// So many faults, those without a day first, and then those of the earliest days.
+pub(super) fn by_age<'a>(
+    all: &'a [Fault],
+    days: &BTreeMap<&str, Date>,
+    count: usize,
+) -> Vec<&'a Fault> {
+    let mut all: Vec<_> = all.iter().collect();
+    all.sort_by_key(|it| (days.get(it.name.as_str()), &it.name));
+    all.truncate(count);
+    all
 }
 
 /// How many faults a test run tries, and in how many packages.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, fs, path::PathBuf};
 
 use anyhow::Context;
+use jiff::civil::Date;
 
 use super::{
     fault::{Campaign, Fault},
@@ -22,7 +23,7 @@ pub(super) struct Table {
 pub(super) const CAUGHT: Table = Table {
     begin: "<!-- planted faults: written by `cargo xtask mutants --write` -->",
     end: "<!-- planted faults: end -->",
-    head: "| fault | breaks | what is wrong | caught by | seconds |\n|---|---|---|---|---|\n",
+    head: "| fault | breaks | what is wrong | caught by | seconds | tried |\n|---|---|---|---|---|---|\n",
     command: "cargo xtask mutants --write",
 };
 /// By which plan of the campaign each fault is found.
@@ -39,6 +40,8 @@ pub(super) struct Row<'a> {
     pub(super) outcome: Outcome,
     /// Including the build.
     pub(super) seconds: u64,
+    /// The day.
+    pub(super) tried: Date,
 }
 
 impl fmt::Display for Row<'_> {
@@ -47,6 +50,7 @@ impl fmt::Display for Row<'_> {
             fault,
             outcome,
             seconds,
+            tried,
         } = self;
         let tests: Vec<_> = fault.tests.iter().map(|it| format!("`{it}`")).collect();
         let by = match outcome {
@@ -56,7 +60,7 @@ impl fmt::Display for Row<'_> {
         };
         let start = start(fault);
         let says = &fault.says;
-        write!(f, "{start}{says} | {by} | {seconds} |")
+        write!(f, "{start}{says} | {by} | {seconds} | {tried} |")
     }
 }
 
@@ -117,6 +121,18 @@ impl Table {
             "{before}{begin}\n{head}{}\n{end}{after}",
             lines.join("\n")
         ))
+    }
+
+    /// The day of each fault's last trial.
+    pub(super) fn days<'a>(&self, text: &'a str) -> BTreeMap<&'a str, Date> {
+        let table = text.split_once(self.begin);
+        let table = table.and_then(|(_, rest)| rest.split_once(self.end));
+        let rows = table.map(|(table, _)| rows(table)).unwrap_or_default();
+        let day = |row: &str| row.trim_end_matches(" |").rsplit(' ').next()?.parse().ok();
+        let days = rows
+            .into_iter()
+            .filter_map(|(name, row)| Some((name, day(row)?)));
+        days.collect()
     }
 
     /// The differences between the table and the fault files: the row of each of these faults must contain

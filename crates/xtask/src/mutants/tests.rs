@@ -1,6 +1,9 @@
 use std::collections::BTreeMap;
 
+use jiff::civil::date;
+
 use super::{
+    choice,
     fault::{self, Fault},
     fields::{self, Field},
     table::{self, CAUGHT, FOUND, Row},
@@ -123,6 +126,7 @@ fn rows_of_what_was_tried_are_replaced_and_all_others_stay() {
         fault: &all[index],
         outcome,
         seconds: 3,
+        tried: date(2026, 3, 1),
     };
     let tried = [
         row(1, Outcome::Caught),
@@ -133,8 +137,8 @@ fn rows_of_what_was_tried_are_replaced_and_all_others_stay() {
         (row.fault.name.as_str(), line)
     });
     let after = CAUGHT.with(text, &tried.collect(), &all).unwrap();
-    let wanted = "-->\n| fault | breaks | what is wrong | caught by | seconds |\n|---|---|---|---|---|\n| `a` | old |\n\
-                  | `b` | I1 | It is wrong. | p `x::t` | 3 |\n<!-- planted";
+    let wanted = "-->\n| fault | breaks | what is wrong | caught by | seconds | tried |\n|---|---|---|---|---|---|\n| `a` | old |\n\
+                  | `b` | I1 | It is wrong. | p `x::t` | 3 | 2026-03-01 |\n<!-- planted";
     assert!(
         after.contains(wanted) && after.starts_with("before") && after.ends_with("after"),
         "{after}"
@@ -145,6 +149,28 @@ fn rows_of_what_was_tried_are_replaced_and_all_others_stay() {
         2,
         "`a` is old and `c` is not there: {problems:?}"
     );
+}
+
+#[test]
+fn the_oldest_faults_are_those_without_a_day_and_then_those_of_the_earliest_days() {
+    let all = [fault("a"), fault("b"), fault("c"), fault("d")];
+    let row = |name: &str, day: &str| {
+        format!("| `{name}` | I1 | It is wrong. | p `x::t` | 3 | {day} |\n")
+    };
+    let rows = [("a", "2026-03-02"), ("b", "3"), ("d", "2026-02-28")];
+    let rows: String = rows.iter().map(|(name, day)| row(name, day)).collect();
+    let text = format!("{}\n{rows}{}", CAUGHT.begin, CAUGHT.end);
+    let days = CAUGHT.days(&text);
+    for (count, expected) in [
+        (0, &[][..]),
+        (2, &["b", "c"]),
+        (3, &["b", "c", "d"]),
+        (9, &["b", "c", "d", "a"]),
+    ] {
+        let chosen = choice::by_age(&all, &days, count).into_iter();
+        let names: Vec<_> = chosen.map(|it| it.name.as_str()).collect();
+        assert_eq!(names, expected);
+    }
 }
 
 #[test]
