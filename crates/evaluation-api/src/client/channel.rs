@@ -40,9 +40,13 @@ pub(super) fn open(
 ) -> Result<Channel, UrlError> {
     let wrong = || UrlError(url.to_owned());
     let uri: Uri = url.parse().map_err(|_| wrong())?;
-    if uri.scheme_str() != Some("https") || !matches!(uri.path(), "" | "/") || uri.query().is_some()
-    {
+    let is_plain = matches!(uri.path(), "" | "/") && uri.query().is_none();
+    if uri.scheme_str() != Some("https") || !is_plain {
         return Err(wrong());
+    }
+    // A name and a password would be ignored, and repeated where the URL is.
+    if uri.authority().is_some_and(|it| it.as_str().contains('@')) {
+        return Err(UrlError("https://...@...".to_owned()));
     }
     let host = uri.host().ok_or_else(wrong)?;
     let is_alone = uri
@@ -116,6 +120,21 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
+
+    #[test]
+    fn a_url_with_a_password_is_refused_and_not_repeated() {
+        let (_sender, tls) = watch::channel(Arc::new(
+            ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(rustls::RootCertStore::empty())
+                .with_no_client_auth(),
+        ));
+        for url in ["https://me:hunter2@a.b.svc:8443", "https://hunter2@a"] {
+            let error = open(url, None, Roots::Followed(tls.clone())).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+        }
+    }
 
     #[tokio::test]
     async fn only_https_and_nothing_behind_the_port() {

@@ -13,6 +13,9 @@ use tonic::metadata::{Ascii, MetadataValue};
 /// Longer than any service account token; a longer file holds something else.
 const LONGEST: usize = 16 * 1024;
 
+/// Space around the longest token, and one byte more.
+const MOST_READ: u64 = 32 * 1024;
+
 /// If a file was last written this long before it was read, a later write cannot have the same timestamp.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -137,12 +140,12 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// The text of a file, and the metadata of exactly that file.
+/// The text of a file, and the metadata of exactly that file. Of a file that is no token no more is read than shows it.
 fn read(path: &Path) -> io::Result<(String, Metadata)> {
-    let mut file = File::open(path)?;
+    let file = File::open(path)?;
     let metadata = file.metadata()?;
     let mut text = String::new();
-    file.read_to_string(&mut text)?;
+    file.take(MOST_READ).read_to_string(&mut text)?;
     Ok((text, metadata))
 }
 

@@ -1,6 +1,6 @@
 //! A list, and then each change.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::pin::pin;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::{Api, Resource, ResourceExt as _};
+use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use service_kit::watches::{Guarded, Parse};
 use tokio::time::sleep;
@@ -22,7 +22,7 @@ const GONE: u16 = 410;
 
 impl ClusterReads {
     /// Passes on all objects, and then those of each change, until `each` returns that this is enough. A deleted
-    /// object is passed on once more.
+    /// object is passed on once more, unless it went while there was no watch.
     pub async fn follow<K, P>(
         &self,
         namespace: &str,
@@ -46,21 +46,27 @@ impl ClusterReads {
         let read = list(&resource, namespace);
         // The versions that were passed on. A list after a gap repeats known versions.
         let mut known: HashMap<String, String> = HashMap::new();
+        let mut is_first = true;
         loop {
             let params = ListParams::default();
             let listed = self.call(read, || api.list(&params)).await?;
             let mut version = listed.metadata.resource_version.unwrap_or_default();
-            let is_first = known.is_empty();
+            let there: HashSet<_> = listed.items.iter().filter_map(ResourceExt::uid).collect();
+            known.retain(|uid, _| there.contains(uid));
             let news = listed.items.into_iter().filter(|it| is_new(&mut known, it));
             let news: Vec<_> = news.map(|it| it.object.map_err(Box::new)).collect();
             if (is_first || !news.is_empty()) && !each(news) {
                 return Ok(());
             }
+            is_first = false;
             loop {
                 let params = WatchParams::default();
                 let changes = self.calls.call(read, || api.watch(&params, &version));
                 let changes = match changes.await {
-                    Err(error) if error.status() == Some(GONE) => break,
+                    Err(error) if error.status() == Some(GONE) => {
+                        sleep(PAUSE).await;
+                        break;
+                    }
                     other => other.map_err(|error| self.unread(read, &error))?,
                 };
                 let mut changes = pin!(changes);
@@ -88,8 +94,9 @@ impl ClusterReads {
                         }
                     }
                 }
+                // A server that ends each watch at once is not asked without a pause either.
+                sleep(PAUSE).await;
                 if is_over {
-                    sleep(PAUSE).await;
                     break;
                 }
             }
@@ -166,6 +173,7 @@ mod tests {
             }
         });
         let reads = ClusterReads::new(client, None, Duration::from_secs(5));
+        let begun = tokio::time::Instant::now();
         let mut passed = Vec::new();
         let each = |found: Vec<Found<AccessRequest>>| {
             let names = found.into_iter().flatten().map(|it| it.name_any());
@@ -174,6 +182,8 @@ mod tests {
         };
         let followed = reads.follow::<AccessRequest, Strict>("tools", each).await;
         followed.unwrap();
+        // A server that ends each watch at once is asked once a second.
+        assert!(begun.elapsed() >= PAUSE);
         let asked = asked.lock().unwrap().clone();
         (asked, passed)
     }
