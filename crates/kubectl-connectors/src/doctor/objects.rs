@@ -225,12 +225,24 @@ fn of_connector(connector: &Connector) -> Option<DoctorFinding> {
 
 #[cfg(test)]
 mod tests {
+    use connectors_api::AccessPolicy;
     use serde_json::json;
+    use service_kit::watches::Unreadable;
 
     use super::*;
+    use crate::reads::Found;
 
     /// The words about a binding of a standing permission that was created at this time, read at noon without its policy.
     fn words(created: Option<&str>, is_going: bool) -> Vec<DoctorWord> {
+        words_beside(created, is_going, Some(Vec::new()))
+    }
+
+    /// The same beside these policies; none if they could not be read.
+    fn words_beside(
+        created: Option<&str>,
+        is_going: bool,
+        policies: Option<Vec<Found<AccessPolicy>>>,
+    ) -> Vec<DoctorWord> {
         let noon = "2026-01-01T12:00:00Z";
         let binding = json!({
             "metadata": {
@@ -244,13 +256,45 @@ mod tests {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "standing"},
         });
         let read = DoctorRead {
-            policies: Some(Vec::new()),
+            policies,
             requests: Some(Vec::new()),
             bindings: Some(vec![Ok(serde_json::from_value(binding).unwrap())]),
             ..DoctorRead::default()
         };
         let findings = examine(&read, noon.parse().unwrap());
         findings.iter().map(|it| it.word).collect()
+    }
+
+    /// Access would be deleted that a policy still gives.
+    #[test]
+    fn a_binding_of_a_policy_that_is_there_is_no_orphan_whether_it_can_be_read_or_not() {
+        let metadata = |uid: &str| json!({"name": "p", "namespace": "tools", "uid": uid});
+        let readable = |uid: &str| {
+            let policy = json!({"apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+                "metadata": metadata(uid), "spec": {}});
+            Ok(serde_json::from_value(policy).unwrap())
+        };
+        let unreadable = |uid: &str| {
+            Err(Box::new(Unreadable {
+                metadata: serde_json::from_value(metadata(uid)).unwrap(),
+                problem: "unknown field".to_owned(),
+            }))
+        };
+        let (own, other) = ("uid-of-no-policy", "uid-of-no-policy-2");
+        let is_orphan = |policies: Option<Vec<Found<AccessPolicy>>>| {
+            words_beside(None, false, policies).contains(&DoctorWord::GrantOrphaned)
+        };
+        assert!(!is_orphan(None));
+        assert!(is_orphan(Some(vec![])));
+        for (policies, expected) in [
+            (vec![readable(own)], false),
+            (vec![unreadable(own)], false),
+            (vec![readable(other), unreadable(other)], true),
+            (vec![readable(other), unreadable(own)], false),
+            (vec![unreadable(other), readable(own)], false),
+        ] {
+            assert_eq!(is_orphan(Some(policies)), expected);
+        }
     }
 
     /// The lists of policies and bindings are not of one moment, and the finding has a command that deletes.

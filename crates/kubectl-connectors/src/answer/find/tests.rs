@@ -127,6 +127,45 @@ fn of_several_objects_none_is_chosen_and_one_that_several_checks_find_is_one() {
     assert!(nothing.starts_with("no: "), "{nothing}");
 }
 
+/// Namespace and name are those of each kind alone, and the same object may be there again as another one.
+#[test]
+fn objects_of_one_name_are_several_if_their_kind_group_namespace_or_uid_is_another() {
+    let yes = ApprovalAnswer::Approve;
+    let first = || object("a", AccessCheckPending, false);
+    let of = |change: fn(&mut CountedObject)| {
+        let mut other = first();
+        other.uid = "another".to_owned();
+        change(&mut other);
+        other
+    };
+    let others = [
+        of(|it| {
+            it.kind = kind("itsm.example.com/v1", "Freeze");
+            it.resource = "freezes.itsm.example.com".to_owned();
+        }),
+        of(|it| {
+            it.kind = kind("other.example.com/v1", "ChangeRequest");
+            it.resource = "changerequests.other.example.com".to_owned();
+        }),
+        of(|it| it.name.namespace = "ci-2".to_owned()),
+        of(|_| {}),
+    ];
+    for other in others {
+        let told = format!("{other:?}");
+        for both in [vec![first(), other.clone()], vec![other.clone(), first()]] {
+            let several = meant(both, yes, None).unwrap_err();
+            assert!(
+                several.starts_with("usage: several approvals"),
+                "{told}: {several}"
+            );
+        }
+        // One object of two versions of its kind is one.
+        let mut again = other.clone();
+        again.kind.api_version = again.kind.api_version.replace("/v1", "/v2");
+        assert!(meant(vec![other, again], yes, None).is_ok(), "{told}");
+    }
+}
+
 /// kubectl takes kinds and plurals, in any case, alone or with the whole group.
 #[test]
 fn a_word_names_a_kind_whole() {

@@ -197,3 +197,60 @@ fn rules_are_compared_as_a_whole_and_in_their_order() {
         assert_eq!(fields.is_empty(), is_same, "{expected}");
     }
 }
+
+/// Any policy may let the pod in, whatever the others do and in whichever order they are.
+#[test]
+fn an_access_is_what_the_best_of_its_policies_gives() {
+    use AccessCheckReady::{AccessCheckPassed, AccessCheckPending, AccessCheckRejected};
+
+    let form = "connectors/apis/v1/pod/team-a/build-1";
+    let policy = |verdict: AccessCheckReady, opens: bool| {
+        let mut policy = found(Vec::new(), Vec::new()).policies.remove(0);
+        policy.verdict = Some(verdict);
+        let resource = if opens { form } else { "connectors/status" };
+        policy.rules.push(RuleShown {
+            resources: vec![resource.to_owned()],
+            verbs: vec!["*".to_owned()],
+        });
+        policy
+    };
+    let mount = MountQuestion {
+        has_connector: true,
+        forms: ["connectors/apis".to_owned(), form.to_owned()],
+        standing: BTreeSet::from(["standing".to_owned()]),
+    };
+    let opens = policy(AccessCheckPassed, true);
+    let elsewhere = policy(AccessCheckPassed, false);
+    let waits = policy(AccessCheckPending, true);
+    let refuses = policy(AccessCheckRejected, true);
+    let mut other = policy(AccessCheckPassed, true);
+    other.applies = PolicyWord::OtherSubject;
+    let mut standing = other.clone();
+    standing.name = "standing".to_owned();
+    standing.standing = PolicyWord::Yes;
+    for (all, expected) in [
+        (vec![], AccessExpected::NoPolicy),
+        (vec![&other], AccessExpected::NoPolicy),
+        (vec![&opens], AccessExpected::Granted),
+        (
+            vec![&opens, &elsewhere, &waits, &refuses],
+            AccessExpected::Granted,
+        ),
+        (vec![&elsewhere, &refuses], AccessExpected::Waits),
+        (vec![&waits, &refuses], AccessExpected::Waits),
+        (vec![&refuses, &other], AccessExpected::Refused),
+        (vec![&refuses, &refuses], AccessExpected::Refused),
+        (vec![&standing, &opens, &refuses], AccessExpected::Standing),
+    ] {
+        for turn in 0..all.len().max(1) {
+            let mut turned: Vec<_> = all.iter().map(|it| (*it).clone()).collect();
+            turned.rotate_left(turn);
+            assert_eq!(access_of(&turned, &mount).0, expected, "{turned:?}");
+            let without = MountQuestion {
+                has_connector: false,
+                ..mount.clone()
+            };
+            assert_eq!(access_of(&turned, &without).0, AccessExpected::Waits);
+        }
+    }
+}
