@@ -233,7 +233,7 @@ pub enum FileTemplateError {
     )]
     NoToken(String),
     /// A value is missing that it prints.
-    #[error("`{file}` prints a value that is missing (<no value>, line {line})")]
+    #[error("`{file}` prints a value that is missing (<no value> or <nil>, line {line})")]
     MissingValue {
         /// The file.
         file: String,

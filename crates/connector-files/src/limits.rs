@@ -4,6 +4,8 @@ use text_template::TemplateLimits;
 
 /// The most files of a volume, those of `.connector` apart.
 pub(crate) const MOST_FILES: usize = 64;
+/// The most templates of a volume, those of files that others replace among them.
+pub(crate) const MOST_TEMPLATES: u64 = 256;
 /// The most bytes of all files of a volume.
 pub const MOST_BYTES: usize = 256 << 10;
 /// The most steps of all templates of a volume. A file of 1,000 lines takes some thousands.

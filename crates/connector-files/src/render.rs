@@ -11,20 +11,22 @@ use crate::{
     error::{FileTemplateError, FilesError, listed},
     file_request::FileRequest,
     file_set::FileSet,
-    limits::{MOST_FILES, MOST_STEPS, MOST_STEPS_OF_ONE, template_limits},
+    limits::{MOST_FILES, MOST_STEPS, MOST_STEPS_OF_ONE, MOST_TEMPLATES, template_limits},
     tool::{FileConflict, FileContext, Tool},
 };
 
 /// The text in place of the token in the errors of templates.
 const TOKEN: &str = "(token)";
 /// Go's output for a missing value: as it is, by the functions that print, and within HTML, a URL and JavaScript.
-const NO_VALUES: [&str; 6] = [
+const NO_VALUES: [&str; 8] = [
     "<no value>",
     "<nil>",
     "&lt;no value&gt;",
     "&lt;nil&gt;",
     "%3Cno+value%3E",
+    "%3Cnil%3E",
     "\\u003Cno value\\u003E",
+    "\\u003Cnil\\u003E",
 ];
 
 /// A class, and the connectors of it.
@@ -259,7 +261,7 @@ fn steps_of_one(request: &FileRequest, classes: &[ClassTools<'_>]) -> Result<u64
             }
         }
     }
-    if files.len() > MOST_FILES {
+    if files.len() > MOST_FILES || templates > MOST_TEMPLATES {
         return Err(FilesError::TooMuch);
     }
     Ok((MOST_STEPS / templates.max(1)).min(MOST_STEPS_OF_ONE))

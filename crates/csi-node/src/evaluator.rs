@@ -56,7 +56,7 @@ impl AnswerStream for Subscription {
                 None
             }
             Some(Event::Disconnected) => None,
-            // The client's task is gone, and the process with it: no answer will come.
+            // The client's task has ended, which `Disconnected` told before: no other answer will come.
             None => std::future::pending().await,
         }
     }

@@ -336,9 +336,11 @@ fn place(
     let (done, open): (Vec<_>, Vec<_>) = numbered()
         .filter(|(_, it)| is_member(it))
         .partition(|(_, it)| own_word(it).is_some());
-    match (open.as_slice(), done.first()) {
+    let words: Vec<_> = done.iter().filter_map(|(_, it)| own_word(it)).collect();
+    let same = words.iter().find(|it| **it == answer.state());
+    match (open.as_slice(), same.or(words.first())) {
         ([(at, _)], _) => Ok(EntryPlace::OfGroup(*at)),
-        ([], Some((_, entry))) => answered(own_word(entry).unwrap_or_default()),
+        ([], Some(word)) => answered(word),
         ([], None) => Err(no_approver(entries, user)),
         ([_, ..], _) => {
             let names: Vec<_> = open.iter().map(|(_, it)| text(it, "name")).collect();

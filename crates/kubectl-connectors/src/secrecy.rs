@@ -61,8 +61,8 @@ impl HiddenCause {
                 )
             }
             Self::Proxy => {
-                "the proxy of the kubeconfig or of HTTPS_PROXY cannot be used: its address must begin with http:// or https://. \
-                 It is not shown, because it may hold a password: `kubectl get ns` uses the same"
+                "the proxy of the kubeconfig, of HTTPS_PROXY or of HTTP_PROXY cannot be used: in the kubeconfig its address must \
+                 begin with http:// or https://. It is not shown, because it may hold a password: `kubectl get ns` uses the same"
                     .to_owned()
             }
         }

@@ -177,7 +177,7 @@ impl World {
         self.read().knowledge.config()
     }
 
-    /// Whether it is known to whom policies apply that name no requesters.
+    /// Whether the default requesters are known. They are those of policies that name none.
     #[must_use]
     pub fn knows_default_requesters(&self) -> bool {
         self.read().knowledge.knows_default_requesters()
@@ -187,7 +187,10 @@ impl World {
 impl State {
     /// Processes the ConfigMap.
     pub fn learn(&mut self, data: &BTreeMap<String, String>) -> (Vec<ConfigProblem>, Wakes) {
-        let known = |it: &Knowledge| (it.config(), Arc::clone(it.shared()));
+        let known = |it: &Knowledge| {
+            let knows_default = it.knows_default_requesters();
+            (it.config(), knows_default, Arc::clone(it.shared()))
+        };
         let before = known(&self.knowledge);
         let problems = self.knowledge.learn(data);
         let wakes = if known(&self.knowledge) == before {

@@ -15,7 +15,7 @@ use service_kit::{
     report,
     retry::Backoff,
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::{
@@ -82,7 +82,7 @@ async fn begin(reconciler: &Reconciler, caches: &Caches, every: Duration) {
 }
 
 /// Waits until these caches are complete. Meanwhile the sweep is repeated, so that stray grants are removed even if a
-/// kind is unavailable for long, and what belongs to a sweep is woken with it.
+/// kind is unavailable for long. The first sweep of each interval wakes what it would wake later.
 async fn caches_known(
     reconciler: &Reconciler,
     caches: &Readiness,
@@ -91,6 +91,7 @@ async fn caches_known(
     wake: fn(&Reconciler),
 ) {
     let mut pauses = LEFT;
+    let mut woken = Instant::now();
     loop {
         let pause = if last.left == 0 {
             every
@@ -102,7 +103,10 @@ async fn caches_known(
             () = caches.ready() => return,
             () = sleep(pause) => {
                 *last = swept(reconciler, PAUSES).await;
-                wake(reconciler);
+                if woken.elapsed() >= every {
+                    wake(reconciler);
+                    woken = Instant::now();
+                }
             }
         }
     }

@@ -318,7 +318,7 @@ impl Observer {
         };
         seen.frozen = self.frozen(&seen, &policies, Some(&matched), &look).await?;
         let settled: Vec<_> = settled(&seen);
-        seen.are_matched = applying.is_ok() && self.world.knows_default_requesters();
+        seen.are_matched = applying.as_ref().is_ok_and(|it| it.are_all_known);
         let applying = match applying {
             Err(error) if was_granted || !seen.grants.is_empty() => {
                 // What is there is looked at whatever might be added to it.

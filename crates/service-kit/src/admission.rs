@@ -14,8 +14,9 @@ use crate::retry::{CallError, RetryPolicy};
 /// The generation of an object whose spec was never changed.
 const NEVER_CHANGED: i64 = 1;
 
-/// Since when the `ValidatingAdmissionPolicy` of this name and its binding of the same name refuse objects of every author,
-/// as they are now: before a change they may have refused less. None if they do not, or if that is not known.
+/// Since when the `ValidatingAdmissionPolicy` of this name and its binding of the same name refuse objects of every author.
+/// None if they do not, or if one of them was changed: before that it may have refused less, and the API server does not
+/// note when a field was removed.
 pub async fn rule_since(
     client: &Client,
     calls: &RetryPolicy,
@@ -23,24 +24,20 @@ pub async fn rule_since(
 ) -> Result<Option<Timestamp>, CallError> {
     let rule = rule(client, calls, name).await?;
     Ok(rule.and_then(|(policy, binding)| {
-        let since = last_changed(&policy)?.max(last_changed(&binding)?);
+        let since = unchanged_since(&policy)?.max(unchanged_since(&binding)?);
         let conditions = policy.spec.as_ref().map(|it| &it.match_conditions);
         let is_of_all = conditions.is_some_and(Option::is_none);
         is_of_all.then_some(since)
     }))
 }
 
-/// Since when an object has the spec that it has, at the latest. The API server counts the changes of a spec, and notes the
-/// time of each writer's last one.
-fn last_changed(object: &impl Resource) -> Option<Timestamp> {
-    let created = object.creation_timestamp()?.0;
-    if object.meta().generation == Some(NEVER_CHANGED) {
-        return Some(created);
-    }
-    let writers = object.managed_fields().iter();
-    let of_the_object = writers.filter(|it| it.subresource.as_deref().is_none_or(str::is_empty));
-    let times = of_the_object.filter_map(|it| it.time.as_ref());
-    times.map(|it| it.0).max().map(|it| it.max(created))
+/// The creation of an object that has the spec with which it was created. The API server counts the changes of a spec.
+fn unchanged_since(object: &impl Resource) -> Option<Timestamp> {
+    let is_unchanged = object.meta().generation == Some(NEVER_CHANGED);
+    object
+        .creation_timestamp()
+        .filter(|_| is_unchanged)
+        .map(|it| it.0)
 }
 
 /// True when the `ValidatingAdmissionPolicy` of this name and its binding of the same name refuse objects. The conditions of

@@ -12,7 +12,8 @@ const NOT_FOUND: &str = "NotFound";
 /// The object. None only where the API server says that there is none.
 ///
 /// A path that is not served, or a proxy that knows no path, has the same status and another body. It says nothing about
-/// the object: access would end for good with a kind that is missing for a moment.
+/// the object: access would end for good with a kind of ours that is missing for a moment. Whether a kind of check objects
+/// is served is asked before its objects (`kinds`).
 pub async fn find<K>(api: &Api<K>, name: &str) -> Result<Option<K>>
 where
     K: Clone + DeserializeOwned + Debug,

@@ -66,11 +66,11 @@ pub(crate) struct MutantsArgs {
     oldest: Option<usize>,
     /// Tries the faults of another folder with all tests of their packages: faults whose author did not look
     /// at the tests. They name none (`tests = []`)
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["names", "list", "check", "write", "campaign", "changed"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["names", "list", "check", "write", "campaign", "changed", "oldest"])]
     from: Option<PathBuf>,
     /// Tries every change of an operator, a condition or a result in some packages, or in all. They are compiled into
     /// one program, each behind a switch
-    #[arg(long, value_name = "PACKAGE", num_args = 0.., conflicts_with_all = ["names", "list", "check", "write", "campaign", "changed", "from"])]
+    #[arg(long, value_name = "PACKAGE", num_args = 0.., conflicts_with_all = ["names", "list", "check", "write", "campaign", "changed", "oldest", "from"])]
     every_change: Option<Vec<String>>,
     /// Tries only those changes that the last run did not catch
     #[arg(long, requires = "every_change")]

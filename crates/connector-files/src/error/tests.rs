@@ -132,7 +132,7 @@ fn each_error_names_what_it_is_about() {
                     line: 3,
                 },
             },
-            "class c, configuration `x`: `f` prints a value that is missing (<no value>, line 3)",
+            "class c, configuration `x`: `f` prints a value that is missing (<no value> or <nil>, line 3)",
         ),
         (
             FilesError::Configuration {

@@ -33,8 +33,8 @@ impl RunCreator {
         if stage == Stage::BeforeGrant {
             let Some(since) = rule_since else {
                 return Self::Unknown(
-                    "no admission rule keeps the creators of pipeline runs true: ask the administrator to set the \
-                     chart value tekton.creators.enabled, and start the run anew"
+                    "no admission rule keeps the creators of pipeline runs true, or it was changed: ask the administrator \
+                     to set the chart value tekton.creators.enabled or to install the rule anew, and start the run anew"
                         .to_owned(),
                 );
             };

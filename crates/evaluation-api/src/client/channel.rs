@@ -38,20 +38,18 @@ pub(super) fn open(
     connect_to: Option<SocketAddr>,
     roots: Roots,
 ) -> Result<Channel, UrlError> {
+    // A name and a password would be ignored, and repeated where the URL is.
+    if url.contains('@') {
+        return Err(UrlError("https://...@...".to_owned()));
+    }
     let wrong = || UrlError(url.to_owned());
     let uri: Uri = url.parse().map_err(|_| wrong())?;
     let is_plain = matches!(uri.path(), "" | "/") && uri.query().is_none();
     if uri.scheme_str() != Some("https") || !is_plain {
         return Err(wrong());
     }
-    // A name and a password would be ignored, and repeated where the URL is.
-    if uri.authority().is_some_and(|it| it.as_str().contains('@')) {
-        return Err(UrlError("https://...@...".to_owned()));
-    }
     let host = uri.host().ok_or_else(wrong)?;
-    let is_alone = uri
-        .authority()
-        .is_some_and(|it| it.as_str().ends_with(host));
+    let is_alone = uri.authority().is_some_and(|it| it.as_str() == host);
     // A port that is no number is not the usual one.
     let port = uri
         .port_u16()
@@ -130,7 +128,13 @@ mod tests {
                 .with_root_certificates(rustls::RootCertStore::empty())
                 .with_no_client_auth(),
         ));
-        for url in ["https://me:hunter2@a.b.svc:8443", "https://hunter2@a"] {
+        for url in [
+            "https://me:hunter2@a.b.svc:8443",
+            "https://hunter2@a",
+            "http://me:hunter2@a",
+            "https://me:hunter2@a/v1",
+            "https://me:hunter2@a b",
+        ] {
             let error = open(url, None, Roots::Followed(tls.clone())).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
         }

@@ -521,6 +521,7 @@ fn after_the_end_of_its_task_no_answer_counts_and_no_subscriber_waits() {
         assert_eq!(harbor.next().await, None);
         assert_eq!(harbor.latest(), Some(Event::Disconnected));
         let mut late = world.client.watcher().watch(question("late"));
+        assert_eq!(next(&mut late).await, Event::Disconnected);
         assert_eq!(late.next().await, None);
     });
 }

@@ -13,7 +13,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 /// Longer than any service account token; a longer file holds something else.
 const LONGEST: usize = 16 * 1024;
 
-/// Space around the longest token, and one byte more.
+/// Enough for the longest token with spaces around it.
 const MOST_READ: u64 = 32 * 1024;
 
 /// If a file was last written this long before it was read, a later write cannot have the same timestamp.
@@ -140,7 +140,7 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// The text of a file, and the metadata of exactly that file. Of a file that is no token no more is read than shows it.
+/// The beginning of a file, and the metadata of exactly that file. A longer file holds something else than a token.
 fn read(path: &Path) -> io::Result<(String, Metadata)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;

@@ -148,7 +148,9 @@ impl WatchedQuestions {
     fn add(&mut self, question: AccessQuestion, events: watch::Sender<Option<Event>>) -> u64 {
         self.next += 1;
         // Without a session the sender is dropped, so that the subscriber does not wait.
-        if !self.closed {
+        if self.closed {
+            events.send_replace(Some(Event::Disconnected));
+        } else {
             self.open.insert(self.next, OpenStream { question, events });
             self.unsaid.insert(self.next);
         }

@@ -94,7 +94,7 @@ impl ClusterReads {
                         }
                     }
                 }
-                // A server that ends each watch at once is not asked without a pause either.
+                // Some servers end each watch at once.
                 sleep(PAUSE).await;
                 if is_over {
                     break;

@@ -37,6 +37,8 @@ pub(super) struct ListedPolicy {
 pub(super) struct Applying {
     pub(super) policies: Vec<Arc<CompiledPolicy>>,
     pub(super) near: Vec<NearMiss>,
+    /// No other policy would apply with another default of the installation, which is not known yet.
+    pub(super) are_all_known: bool,
 }
 
 impl Observer {
@@ -240,7 +242,11 @@ impl Observer {
         let own = request.metadata.namespace.as_deref().unwrap_or_default();
         // The reasons are told only to pods in the namespace of the policies.
         let is_home = request.spec.context.object_ref.namespace == own;
-        let mut found = Applying::default();
+        let knows_default = self.world.knows_default_requesters();
+        let mut found = Applying {
+            are_all_known: true,
+            ..Applying::default()
+        };
         let mut policies = policies;
         policies.sort_by(|a, b| PolicyAge::of(&a.policy).cmp(&PolicyAge::of(&b.policy)));
         // The limit applies before a policy is judged, because judging is the expensive part.
@@ -249,6 +255,13 @@ impl Observer {
             let default = config.default_requesters;
             let spec = &policy.policy.spec;
             let applies = policy_match::applies(spec, own, wanted, asker, default);
+            let is_by_default = || {
+                let granted = spec.check_granted_permission.as_ref();
+                granted.is_some_and(|it| it.requesters.is_none())
+            };
+            if !knows_default && applies == Applies::OtherAsker && is_by_default() {
+                found.are_all_known = false;
+            }
             if matches!(applies, Applies::Yes | Applies::OtherAsker) {
                 counted += 1;
             }
@@ -285,12 +298,8 @@ impl Observer {
         let account = Name::new(namespace, name);
         if via == Via::Caches {
             let state = self.world.read();
-            let known = state.accounts.get(&account).cloned();
-            let home = state.namespaces.get(namespace).cloned();
-            // The first lists of both may be missing for long, without any harm to the rest.
-            if known.is_some() && home.is_some() {
-                return Ok((known, home));
-            }
+            let account = state.accounts.get(&account).cloned();
+            return Ok((account, state.namespaces.get(namespace).cloned()));
         }
         // Unreadable objects match no selector.
         let (account, home) =

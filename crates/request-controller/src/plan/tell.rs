@@ -29,7 +29,7 @@ pub(super) const DISABLED: &str = "approvals are switched off; nothing new is gr
 pub(super) const TERMINATING: &str = "the pod is being deleted; nothing new is granted to it";
 pub(super) const STANDING: &str =
     "the pod needs no request: its service account may use the connector at any time";
-pub(super) const UNMATCHED: &str = "it is not known which policies apply: the labels of the service account or of its namespace cannot be read";
+pub(super) const UNMATCHED: &str = "it is not known which policies apply: the ConfigMap of the installation, or the labels of the service account or of its namespace, cannot be read";
 pub(super) const WRITING: &str = "the checks pass; the permission is being written";
 
 told_words! {

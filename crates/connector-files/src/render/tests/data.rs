@@ -360,7 +360,7 @@ fn the_line_of_a_missing_value_is_one_of_the_file_and_not_of_the_template() {
         .files()
         .unwrap_err();
     assert!(
-        error.to_string().ends_with("(<no value>, line 5)"),
+        error.to_string().ends_with("(<no value> or <nil>, line 5)"),
         "{error}"
     );
 }

@@ -75,7 +75,7 @@ fn every_template_that_is_made_counts_and_no_other() {
         (&[[5, 50], [5, 50]], true, "a", 20_000),
         // Those that are replaced are made too.
         (&[[64, 64], [64, 64]], false, "a,b", 781),
-        (&[[50, 0]; 20], false, "a,b", 200),
+        (&[[16, 0]; 16], false, "a,b", 781),
         // Those that are left out are not.
         (&[[5, 6], [0, 10]], true, "a,b,!c0-b0", 10_000),
         (&[[6, 6], [6, 4]], false, "a,b,!f5", 10_526),
@@ -105,6 +105,9 @@ fn too_many_files_are_refused_before_one_is_made() {
         let error = spread(classes, true, ENDLESS).files().unwrap_err();
         assert_eq!(error, FilesError::TooMuch, "{classes:?}");
     }
+    // Templates of files that others replace take time too.
+    let error = spread(&[[16, 1]; 16], false, ENDLESS).files().unwrap_err();
+    assert_eq!(error, FilesError::TooMuch);
     // The same names are files once.
     let files = spread(&[[64, 0]; 2], false, "x").files().unwrap();
     assert_eq!(files.iter().count(), 64);

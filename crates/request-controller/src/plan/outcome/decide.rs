@@ -165,7 +165,7 @@ impl Draft<'_> {
         } else if granting || lost {
             self.writing(&followed)
         } else if self.awaits_a_match() {
-            // Whatever bars a grant wakes the request when it ends.
+            // The end of what bars a grant wakes the request.
             let barred = self.barred(terminating);
             let again = barred.is_none().then_some(MATCHED_AGAIN);
             let (ready, message) =
