@@ -11,6 +11,7 @@ pub mod inject;
 pub mod known;
 pub mod model;
 pub mod neighbour;
+pub mod newcomer;
 pub mod oracle;
 pub mod plan;
 pub mod process;

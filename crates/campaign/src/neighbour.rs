@@ -9,6 +9,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+use crate::newcomer::LATE;
 use crate::stage::{CONNECTOR, OURS, SIGNOFF, Stage};
 
 /// The namespace of its connector, policies, pods and requests.
@@ -71,59 +72,68 @@ impl Neighbour {
 }
 
 fn settle(stage: &Stage) {
-    stage.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LOUD}}));
-    stage.put(json!({
-        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "builder", "namespace": LOUD},
-    }));
-    stage.put(json!({
-        "apiVersion": OURS, "kind": "Connector",
-        "metadata": {"name": CONNECTOR, "namespace": LOUD},
-        "spec": {"connectorClassName": "harbor"},
-    }));
+    tenant(stage, LOUD);
     for number in 0..POLICIES {
-        stage.put(policy(&name(number)));
+        stage.put(policy(LOUD, &name(number)));
     }
     for number in 0..PODS {
-        let name = name(number);
         let said = if number < APPROVED {
             "approved"
         } else {
             "pending"
         };
-        stage.put(json!({
-            "apiVersion": SIGNOFF, "kind": "Signoff",
-            "metadata": {"name": name, "namespace": LOUD, "labels": {"run": name}},
-            "status": {"state": said},
-        }));
-        stage.put(json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": LOUD, "uid": format!("pod-{name}")},
-            "spec": {"serviceAccountName": "builder", "containers": [{"name": "main", "image": "main"}]},
-            "status": {"phase": "Pending"},
-        }));
-        stage.put(json!({
-            "apiVersion": OURS, "kind": "AccessRequest",
-            // The UIDs differ from those of the scenario, which are part of the names of plans.
-            "metadata": {"name": name, "namespace": LOUD, "uid": format!("request-{name}")},
-            "spec": {
-                "subject": {"kind": "ServiceAccount", "namespace": LOUD, "name": "builder"},
-                "connectorRef": {"name": CONNECTOR},
-                "context": {"objectRef": {
-                    "apiVersion": "v1", "kind": "Pod", "namespace": LOUD, "name": name, "uid": format!("pod-{name}"),
-                }},
-                "permission": "apis",
-            },
-        }));
+        pod(stage, LOUD, &name(number), said);
     }
 }
 
+/// The namespace of a tenant, with an account and a connector.
+pub(crate) fn tenant(stage: &Stage, namespace: &str) {
+    stage.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}));
+    stage.put(json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "builder", "namespace": namespace},
+    }));
+    stage.put(json!({
+        "apiVersion": OURS, "kind": "Connector",
+        "metadata": {"name": CONNECTOR, "namespace": namespace},
+        "spec": {"connectorClassName": "harbor"},
+    }));
+}
+
+/// A pod of a tenant, its request, and the object of its approval.
+pub(crate) fn pod(stage: &Stage, namespace: &str, name: &str, said: &str) {
+    stage.put(json!({
+        "apiVersion": SIGNOFF, "kind": "Signoff",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"run": name}},
+        "status": {"state": said},
+    }));
+    stage.put(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "uid": format!("pod-{name}")},
+        "spec": {"serviceAccountName": "builder", "containers": [{"name": "main", "image": "main"}]},
+        "status": {"phase": "Pending"},
+    }));
+    stage.put(json!({
+        "apiVersion": OURS, "kind": "AccessRequest",
+        // The UIDs differ from those of the scenario, which are part of the names of plans.
+        "metadata": {"name": name, "namespace": namespace, "uid": format!("request-{name}")},
+        "spec": {
+            "subject": {"kind": "ServiceAccount", "namespace": namespace, "name": "builder"},
+            "connectorRef": {"name": CONNECTOR},
+            "context": {"objectRef": {
+                "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": format!("pod-{name}"),
+            }},
+            "permission": "apis",
+        },
+    }));
+}
+
 /// Evaluated again with each change of an approval, also after the grant.
-fn policy(name: &str) -> Value {
+pub(crate) fn policy(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": OURS, "kind": "AccessPolicy",
-        "metadata": {"name": name, "namespace": LOUD, "uid": format!("policy-{name}")},
+        "metadata": {"name": name, "namespace": namespace, "uid": format!("policy-{name}")},
         "spec": {"permission": "apis", "checkGrantedPermission": {
-            "requesters": [{"kind": "ServiceAccount", "name": "builder", "namespace": LOUD}],
+            "requesters": [{"kind": "ServiceAccount", "name": "builder", "namespace": namespace}],
             "spec": {
                 "checks": [{"name": "approval", "latch": "WhileHolds", "selector": {
                     "labels": {"run": "{.object.metadata.name}"},
@@ -179,8 +189,7 @@ pub fn asks(policy: &[u8]) -> bool {
     policy.windows(word.len()).any(|it| it == word.as_bytes())
 }
 
-/// The log of the scenario's own objects. With the neighbour, other tenants have the same guarantees as
-/// without it.
+/// The log of the scenario's own objects. With another tenant, they have the same guarantees as without it.
 #[must_use]
 pub fn without(mut log: Vec<Entry>) -> Vec<Entry> {
     log.retain(|entry| {
@@ -190,7 +199,7 @@ pub fn without(mut log: Vec<Entry>) -> Vec<Entry> {
             What::Sent(sent) => &sent.point.namespace,
             What::Killed(_) => return true,
         };
-        namespace != LOUD
+        namespace != LOUD && namespace != LATE
     });
     log
 }
@@ -228,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_question_is_its_own_by_the_namespace_of_the_policy() {
-        assert!(asks(policy("p").to_string().as_bytes()));
+        assert!(asks(policy(LOUD, "p").to_string().as_bytes()));
         assert!(!asks(
             br#"{"metadata":{"name":"loud","namespace":"tools"}}"#
         ));

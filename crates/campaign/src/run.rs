@@ -16,6 +16,7 @@ use crate::{
     evaluator::Oracle,
     inject::{Injector, Met},
     neighbour::{self, Neighbour},
+    newcomer,
     oracle::{self, EndState, Incident, Rule, Seen, Violation, Writes},
     plan::{Fault, Plan},
     process::Processes,
@@ -121,6 +122,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     }
     sleep(CALM + plan.faults.iter().map(aftermath).sum::<Duration>()).await;
     told.expect_that_it_lasts(scenario);
+    told.expect_that_lies_are_over().await;
     let Story {
         mut incidents,
         mut violations,
@@ -292,6 +294,19 @@ impl Story<'_> {
             self.stuck(format!(
                 "the end did not last: {}",
                 EndState::of(self.stage)
+            ));
+        }
+    }
+
+    /// Where lies of the evaluation service changed the story, its end says nothing. Those that come later are granted.
+    async fn expect_that_lies_are_over(&mut self) {
+        let mut faults = self.plan.faults.iter();
+        let is_about_lies = self.another && faults.all(|it| !it.is_refused_for_ever());
+        let is_on = self.stage.is_enabled();
+        if is_about_lies && is_on && !newcomer::is_granted(self.stage).await {
+            let limit = newcomer::SOON;
+            self.stuck(format!(
+                "a request that came after all faults was not granted within {limit:?}"
             ));
         }
     }

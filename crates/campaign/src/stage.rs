@@ -404,6 +404,16 @@ impl Stage {
         self.configure("enable-connectors-approval", Some(&on.to_string()));
     }
 
+    /// Whether the feature switch is on, for each controller.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        let maps = self.server.list("configmaps");
+        let mut all = maps
+            .iter()
+            .filter(|it| it["metadata"]["name"] == "connectors-config");
+        all.all(|it| it["data"]["enable-connectors-approval"] == "true")
+    }
+
     /// Sets one value of the installation's configuration, or removes it.
     pub fn configure(&self, key: &str, word: Option<&str>) {
         for namespace in [SYSTEM, SECOND_SYSTEM] {
