@@ -429,11 +429,9 @@ async fn a_connection_that_carries_nothing_any_more_ends_within_seconds() {
     stream.answer(id, "before").await;
     assert_eq!(next_reason(&mut harbor).await, "before");
 
-    // While pings are answered, the answer stays for longer than they may take.
+    silence.send_replace(true);
     tokio::time::pause();
     let most = PING_EVERY + PONG_WITHIN;
-    assert!(timeout(most * 3, harbor.next()).await.is_err());
-    silence.send_replace(true);
     let silent = Instant::now();
     assert_eq!(next(&mut harbor).await, Event::Disconnected);
     assert!(silent.elapsed() <= most + Duration::from_secs(1));
