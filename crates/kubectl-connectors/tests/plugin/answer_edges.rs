@@ -31,21 +31,6 @@ fn state(cluster: &Cluster) -> Value {
     change.map_or(Value::Null, |it| it["status"]["state"].clone())
 }
 
-/// A policy whose check finds one object for every pod of the namespace, and two pods that wait.
-fn shared() -> Cluster {
-    let cluster = Cluster::waiting();
-    cluster.policy(|it| {
-        let check = &mut it["spec"]["checkGrantedPermission"]["spec"]["checks"][0];
-        check["selector"]["labels"] = json!({"release": "{.object.metadata.namespace}"});
-    });
-    cluster.put(pod("build-2"));
-    cluster.request("build-2");
-    let mut shared = change("chg-42", Some("pending"));
-    shared["metadata"]["labels"] = json!({"release": "team-a"});
-    cluster.put(shared);
-    cluster
-}
-
 /// Answers yes after this happened behind the preview.
 async fn approved_after(cluster: &Cluster, plant: impl Fn(&Cluster) + 'static) -> Outcome {
     let behind = Cluster {
@@ -82,7 +67,7 @@ async fn an_answer_is_not_written_if_an_access_came_or_went_behind_the_preview()
         }),
     ];
     for (what, plant) in plants {
-        let cluster = shared();
+        let cluster = Cluster::with_shared_approval();
         let outcome = approved_after(&cluster, plant).await;
         if what == "nothing" {
             assert_eq!(outcome.exit.code(), 0, "{outcome:?}");
@@ -99,7 +84,7 @@ async fn an_answer_is_not_written_if_an_access_came_or_went_behind_the_preview()
 /// The right to read what was shown is taken away while the user reads.
 #[tokio::test]
 async fn an_answer_is_not_written_if_its_effects_cannot_be_seen_again() {
-    let cluster = shared();
+    let cluster = Cluster::with_shared_approval();
     let outcome = approved_after(&cluster, |cluster| {
         cluster
             .server
@@ -189,7 +174,7 @@ async fn a_write_without_an_answer_is_neither_a_yes_nor_repeated() {
         (refuse(500), "pending"),
         (refuse(429), "pending"),
     ] {
-        let cluster = shared();
+        let cluster = Cluster::with_shared_approval();
         let of = (Verb::Patch, "changerequests");
         cluster
             .server
@@ -221,7 +206,7 @@ async fn a_wait_lasts_as_long_as_it_was_asked_to() {
         ),
         (refuse, "could not be read: you may not get accessrequests"),
     ] {
-        let cluster = shared();
+        let cluster = Cluster::with_shared_approval();
         cluster
             .server
             .set_faults(Arc::new(Trouble::new(reads, fault.clone(), true)));
@@ -240,7 +225,7 @@ async fn a_wait_lasts_as_long_as_it_was_asked_to() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_is_over_when_the_last_of_its_requests_is_decided() {
     for phases in [["Granted", "Granted"], ["Granted", "Revoked"]] {
-        let cluster = shared();
+        let cluster = Cluster::with_shared_approval();
         let requests = cluster.server.list("accessrequests");
         let names = requests
             .iter()
@@ -265,7 +250,7 @@ async fn a_wait_is_over_when_the_last_of_its_requests_is_decided() {
 /// A look that failed says nothing once a later one succeeds.
 #[tokio::test(start_paused = true)]
 async fn a_wait_goes_on_behind_looks_that_fail() {
-    let cluster = shared();
+    let cluster = Cluster::with_shared_approval();
     let fault = CallFault::Refuse {
         code: 403,
         retry_after: None,
@@ -293,7 +278,7 @@ async fn a_wait_goes_on_behind_looks_that_fail() {
 /// A request that is gone is never granted, and nobody waits for it to its end.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_request_that_is_deleted_ends_with_it() {
-    let cluster = shared();
+    let cluster = Cluster::with_shared_approval();
     let requests = cluster.server.list("accessrequests");
     let begin = Instant::now();
     let controller = async {
@@ -316,7 +301,7 @@ async fn a_wait_for_a_request_that_is_deleted_ends_with_it() {
 /// Programs read the first effects.
 #[tokio::test]
 async fn the_accesses_that_an_answer_opens_come_first() {
-    let cluster = shared();
+    let cluster = Cluster::with_shared_approval();
     cluster.policy(|it| {
         let checks = &mut it["spec"]["checkGrantedPermission"]["spec"]["checks"];
         let mut own = checks[0].clone();

@@ -52,6 +52,36 @@ fn writes(server: &ApiServer) -> Vec<String> {
 }
 
 impl Cluster {
+    /// A policy whose check finds one object for every pod of the namespace, and two pods that wait.
+    pub(crate) fn with_shared_approval() -> Self {
+        let cluster = Self::waiting();
+        cluster.policy(|it| {
+            let check = &mut it["spec"]["checkGrantedPermission"]["spec"]["checks"][0];
+            check["selector"]["labels"] = json!({"release": "{.object.metadata.namespace}"});
+        });
+        cluster.put(pod("build-2"));
+        cluster.request("build-2");
+        let mut shared = change("chg-42", Some("pending"));
+        shared["metadata"]["labels"] = json!({"release": "team-a"});
+        cluster.put(shared);
+        cluster
+    }
+
+    /// A pod whose grant rests on an approved object, changed like this. Returns its request too.
+    pub(crate) fn granted_on_approval(change_policy: impl FnOnce(&mut Value)) -> (Self, String) {
+        let cluster = Self::waiting();
+        let request = cluster.first_request();
+        let approved = cluster.put(change("chg-42", Some("approved")));
+        cluster.grant("build-1", &request);
+        let requests = "accessrequests";
+        cluster.server.change(requests, "payments", &request, |it| {
+            let policy = &mut it["status"]["policies"][0];
+            policy["checkRefs"][0]["ref"]["uid"] = approved["metadata"]["uid"].clone();
+            change_policy(policy);
+        });
+        (cluster, request)
+    }
+
     /// Everybody may read everything, and these users may do this with objects of `team-a`.
     fn with_rights(&self, subjects: &Value, rules: &Value) {
         let rbac = |kind: &str, name: &str, namespace: Option<&str>, rest: Value| {
@@ -302,16 +332,7 @@ async fn of_several_approvals_the_user_names_one() {
 
 #[tokio::test]
 async fn other_pods_that_wait_for_the_same_approval_are_named() {
-    let cluster = Cluster::waiting();
-    cluster.policy(|it| {
-        let check = &mut it["spec"]["checkGrantedPermission"]["spec"]["checks"][0];
-        check["selector"]["labels"] = json!({"release": "{.object.metadata.namespace}"});
-    });
-    cluster.put(pod("build-2"));
-    cluster.request("build-2");
-    let mut shared = change("chg-42", Some("pending"));
-    shared["metadata"]["labels"] = json!({"release": "team-a"});
-    cluster.put(shared);
+    let cluster = Cluster::with_shared_approval();
     let answered = cluster
         .json(&["approve", "changerequest/chg-42", "-n", "team-a", "--yes"])
         .await;
@@ -419,16 +440,7 @@ async fn objects_that_no_check_counts_by_their_state_are_never_written() {
 /// A rejection of an approval withdraws it.
 #[tokio::test]
 async fn a_rejection_names_the_access_that_it_takes_back() {
-    let cluster = Cluster::waiting();
-    let request = cluster.first_request();
-    let approved = cluster.put(change("chg-42", Some("approved")));
-    cluster.grant("build-1", &request);
-    cluster
-        .server
-        .change("accessrequests", "payments", &request, |it| {
-            let reference = &mut it["status"]["policies"][0]["checkRefs"][0]["ref"];
-            reference["uid"] = approved["metadata"]["uid"].clone();
-        });
+    let (cluster, request) = Cluster::granted_on_approval(|_| ());
     let args = ["reject", "changerequest/chg-42", "-n", "team-a"];
     let (outcome, question) = cluster.asked(&args, Consent::Given).await;
     for told in [
@@ -447,18 +459,10 @@ async fn a_rejection_names_the_access_that_it_takes_back() {
 /// It would be written although only a module looks at it, because another policy counts the kind by its state.
 #[tokio::test]
 async fn an_object_on_which_a_grant_by_a_module_rests_is_not_rejected() {
-    let cluster = Cluster::waiting();
-    let request = cluster.first_request();
-    let approved = cluster.put(change("chg-42", Some("approved")));
-    cluster.grant("build-1", &request);
-    cluster
-        .server
-        .change("accessrequests", "payments", &request, |it| {
-            let policy = &mut it["status"]["policies"][0];
-            policy["checkRefs"][0]["ref"]["uid"] = approved["metadata"]["uid"].clone();
-            let check = "/policy/spec/checkGrantedPermission/spec/checks/0";
-            policy.pointer_mut(check).unwrap()["state"] = json!({"rego": "package approval"});
-        });
+    let (cluster, _) = Cluster::granted_on_approval(|policy| {
+        let check = "/policy/spec/checkGrantedPermission/spec/checks/0";
+        policy.pointer_mut(check).unwrap()["state"] = json!({"rego": "package approval"});
+    });
     let mut another = policy("another", "payments");
     another["spec"]["checkGrantedPermission"]["spec"]["checks"][0]["selector"]["labels"] =
         json!({"pod": "another"});
