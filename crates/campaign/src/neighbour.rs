@@ -9,7 +9,6 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::newcomer::LATE;
 use crate::stage::{CONNECTOR, OURS, SIGNOFF, Stage};
 
 /// The namespace of its connector, policies, pods and requests.
@@ -55,7 +54,7 @@ impl Neighbour {
     /// Waits until its approved pods are granted: existing grants are handled by separate workers.
     pub async fn settles(&self, stage: &Stage) {
         let limit = Instant::now() + SETTLED;
-        while granted(stage) < APPROVED && Instant::now() < limit {
+        while granted(stage, LOUD) < APPROVED && Instant::now() < limit {
             sleep(PERIOD).await;
         }
     }
@@ -189,9 +188,9 @@ pub fn asks(policy: &[u8]) -> bool {
     policy.windows(word.len()).any(|it| it == word.as_bytes())
 }
 
-/// The log of the scenario's own objects. With another tenant, they have the same guarantees as without it.
+/// The log without the objects of these namespaces: with another tenant, the others have the same guarantees as without it.
 #[must_use]
-pub fn without(mut log: Vec<Entry>) -> Vec<Entry> {
+pub fn without(mut log: Vec<Entry>, tenants: &[&str]) -> Vec<Entry> {
     log.retain(|entry| {
         let namespace = match &entry.what {
             What::Call(call) => &call.point.namespace,
@@ -199,16 +198,16 @@ pub fn without(mut log: Vec<Entry>) -> Vec<Entry> {
             What::Sent(sent) => &sent.point.namespace,
             What::Killed(_) => return true,
         };
-        namespace != LOUD && namespace != LATE
+        !tenants.contains(&namespace.as_str())
     });
     log
 }
 
-/// The number of its granted requests.
+/// The number of granted requests of a tenant.
 #[must_use]
-pub fn granted(stage: &Stage) -> usize {
+pub fn granted(stage: &Stage, namespace: &str) -> usize {
     let requests = stage.server.list("accessrequests").into_iter();
-    let own = requests.filter(|it| it["metadata"]["namespace"] == LOUD);
+    let own = requests.filter(|it| it["metadata"]["namespace"] == namespace);
     own.filter(|it| it["status"]["phase"] == "Granted").count()
 }
 

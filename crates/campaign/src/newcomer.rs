@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
-
-use crate::neighbour::{pod, policy, tenant};
+use crate::neighbour::{granted, pod, policy, tenant};
 use crate::stage::Stage;
 
 /// The namespace of its connector, policy, pod and request.
@@ -12,25 +10,18 @@ pub const LATE: &str = "late";
 const NAME: &str = "late-0";
 /// The time until its approved pod has access.
 pub const SOON: Duration = Duration::from_mins(1);
-const GLANCE: Duration = Duration::from_millis(50);
 
-/// Creates everything, approved. False if the request is not granted soon.
-pub async fn is_granted(stage: &Stage) -> bool {
+/// Creates everything, approved.
+pub fn comes(stage: &Stage) {
     tenant(stage, LATE);
     stage.put(policy(LATE, NAME));
     pod(stage, LATE, NAME, "approved");
-    let deadline = Instant::now() + SOON;
-    while Instant::now() < deadline {
-        let requests = stage.server.list("accessrequests");
-        let mut own = requests
-            .iter()
-            .filter(|it| it["metadata"]["namespace"] == LATE);
-        if own.any(|it| it["status"]["phase"] == "Granted") {
-            return true;
-        }
-        sleep(GLANCE).await;
-    }
-    false
+}
+
+/// Whether its request is granted.
+#[must_use]
+pub fn is_granted(stage: &Stage) -> bool {
+    granted(stage, LATE) > 0
 }
 
 #[cfg(test)]
@@ -39,9 +30,11 @@ mod tests {
     use crate::plan::Plan;
     use crate::{run, scenario};
 
-    #[tokio::test(start_paused = true)]
-    async fn without_a_controller_nothing_is_granted() {
-        assert!(!is_granted(&Stage::new()).await);
+    #[test]
+    fn without_a_controller_nothing_is_granted() {
+        let stage = Stage::new();
+        comes(&stage);
+        assert!(!is_granted(&stage));
     }
 
     /// The tenant is no part of what is judged.

@@ -15,8 +15,8 @@ use tokio::{
 use crate::{
     evaluator::Oracle,
     inject::{Injector, Met},
-    neighbour::{self, Neighbour},
-    newcomer,
+    neighbour::{self, LOUD, Neighbour},
+    newcomer::{self, LATE},
     oracle::{self, EndState, Incident, Rule, Seen, Violation, Writes},
     plan::{Fault, Plan},
     process::Processes,
@@ -122,7 +122,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     }
     sleep(CALM + plan.faults.iter().map(aftermath).sum::<Duration>()).await;
     told.expect_that_it_lasts(scenario);
-    told.expect_that_lies_are_over().await;
+    told.expect_that_faults_are_over().await;
     let Story {
         mut incidents,
         mut violations,
@@ -135,7 +135,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
     sleep(IDLE).await;
     restarts.abort();
 
-    let log = neighbour::without(stage.server.log());
+    let log = neighbour::without(stage.server.log(), &[LOUD, LATE]);
     let of_evaluator = plan.faults.iter().filter(|it| it.is_evaluators());
     let of_evaluator = of_evaluator.map(recovery).max().unwrap_or_default();
     incidents.extend(oracle.met().into_iter().map(|at| (at, of_evaluator)));
@@ -176,7 +176,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
         seen,
         end: EndState::of(&stage),
         writes: Writes::since(&log, Duration::ZERO),
-        granted_beside: neighbour::granted(&stage),
+        granted_beside: neighbour::granted(&stage, LOUD),
         met,
         asked: oracle.asked(),
         asked_for_standing: oracle.asked_for_standing(),
@@ -298,13 +298,17 @@ impl Story<'_> {
         }
     }
 
-    /// Where lies of the evaluation service changed the story, its end says nothing. Those that come later are granted.
-    async fn expect_that_lies_are_over(&mut self) {
+    /// Where a fault changed the story, such as a lie of the evaluation service, its end says nothing. A tenant that comes
+    /// later is granted, unless something is refused for ever or granting is off.
+    async fn expect_that_faults_are_over(&mut self) {
         let mut faults = self.plan.faults.iter();
-        let is_about_lies = self.another && faults.all(|it| !it.is_refused_for_ever());
-        let is_on = self.stage.is_enabled();
-        if is_about_lies && is_on && !newcomer::is_granted(self.stage).await {
-            let limit = newcomer::SOON;
+        let are_over = faults.all(|it| !it.is_refused_for_ever());
+        if !self.another || !are_over || !self.stage.is_enabled() {
+            return;
+        }
+        newcomer::comes(self.stage);
+        let limit = newcomer::SOON;
+        if !comes_true(self.stage, newcomer::is_granted, limit).await {
             self.stuck(format!(
                 "a request that came after all faults was not granted within {limit:?}"
             ));

@@ -49,8 +49,7 @@ pub fn render(
     let mut written_by: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
     // Whatever the order of the configurations, a class replaces the files of the classes before it.
     for class in &classes {
-        let asked = request.configurations.iter();
-        for configuration in asked.filter_map(|name| configuration(class.class, name)) {
+        for configuration in asked(request, class) {
             let values = values(request, class, configuration)?;
             let with_token = |token: Option<&str>| variables(class, &values, token);
             let visible = with_token(context.token);
@@ -103,6 +102,15 @@ fn classes<'a>(tools: &[Tool<'a>]) -> Vec<ClassTools<'a>> {
 
 fn configuration<'a>(class: &'a ConnectorClass, name: &str) -> Option<&'a Configuration> {
     class.spec.configurations.iter().find(|it| it.name == name)
+}
+
+/// The configurations of a class that a pod asks for, in the order of the request.
+fn asked<'a>(
+    request: &'a FileRequest,
+    class: &'a ClassTools<'_>,
+) -> impl Iterator<Item = &'a Configuration> {
+    let names = request.configurations.iter();
+    names.filter_map(|name| configuration(class.class, name))
 }
 
 /// The error of an unknown name. A class that is missing might know it.
@@ -252,9 +260,7 @@ fn connector(tool: &Tool<'_>) -> Value {
 fn steps_of_one(request: &FileRequest, classes: &[ClassTools<'_>]) -> Result<u64, FilesError> {
     let (mut files, mut templates) = (BTreeSet::new(), 0_u64);
     for class in classes {
-        let asked = request.configurations.iter();
-        let asked = asked.filter_map(|name| configuration(class.class, name));
-        for file in asked.flat_map(|it| it.data.keys()) {
+        for file in asked(request, class).flat_map(|it| it.data.keys()) {
             if !request.leaves_out(class.name, file) {
                 files.insert(file);
                 templates += 1;

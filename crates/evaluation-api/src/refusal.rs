@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(Reason::from_word(""), None);
     }
 
-    /// Whoever may not try again must not be told when to.
+    /// A caller that may not try again gets no time for it.
     #[test]
     fn a_status_has_its_code_its_sentence_and_only_then_a_time_when_one_was_given() {
         for reason in Reason::ALL {

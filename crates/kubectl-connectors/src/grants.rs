@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(named(None).len(), 4);
     }
 
-    /// Evidence of a grant that has ended lets nobody in.
+    /// Evidence of a grant that has ended lets no pod in.
     #[test]
     fn only_a_grant_that_is_in_force_is_listed_and_each_policy_has_its_own() {
         let early = "2026-01-01T10:00:00Z";

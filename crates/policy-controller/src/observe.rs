@@ -28,8 +28,8 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use service_kit::gets;
 use service_kit::{
+    gets,
     lists::{self, Pages},
     retry::{CallError, RetryPolicy},
     watches::{Guarded, Labelled, Named, Plain},

@@ -410,7 +410,7 @@ mod tests {
         }
     }
 
-    /// The same with other limits, and with somebody who watches it.
+    /// The same with other limits, and with a watcher.
     async fn start(
         place: &Path,
         limits: ModuleLimits,

@@ -48,6 +48,14 @@ pub struct Check {
     pub state: Option<CheckState>,
 }
 
+impl Check {
+    /// Whether a Rego module decides, in place of the object's state.
+    #[must_use]
+    pub fn has_module(&self) -> bool {
+        self.state.as_ref().is_some_and(|it| !it.rego.is_empty())
+    }
+}
+
 /// The objects that decide a check. All parts must match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

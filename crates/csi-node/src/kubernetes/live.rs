@@ -11,10 +11,9 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, Resource, api::PostParams};
 use serde_json::Value;
-use service_kit::gets;
 use service_kit::{
     events::{News, Publisher},
-    report,
+    gets, report,
     retry::{Backoff, CallError, RetryPolicy},
     reviews,
     watches::{Guarded, Parse, Plain},

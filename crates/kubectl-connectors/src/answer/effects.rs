@@ -242,8 +242,7 @@ fn support(policy: &MatchedPolicy, uid: &str) -> Option<Support> {
 
 /// Whether Rego modules alone look at an object for the grant of a policy.
 fn is_by_module(policy: &MatchedPolicy, uid: &str) -> bool {
-    let has_module = |it: &Check| it.state.as_ref().is_some_and(|it| !it.rego.is_empty());
-    followed(policy, uid).iter().all(has_module)
+    followed(policy, uid).iter().all(Check::has_module)
 }
 
 /// The checks of a grant that look at an object as long as the grant is in force.

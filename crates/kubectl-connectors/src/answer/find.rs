@@ -168,7 +168,7 @@ pub(super) fn kinds_of(policies: &[Found<AccessPolicy>]) -> BTreeMap<ObjectKind,
                 policy: NamespacedName::new(namespace, policy.name_any()),
                 check: check.name.clone(),
             };
-            if check.state.as_ref().is_some_and(|it| !it.rego.is_empty()) {
+            if check.has_module() {
                 counted.by_module.push(counting);
             } else {
                 counted.by_state.push(counting);

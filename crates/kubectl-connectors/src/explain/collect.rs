@@ -250,7 +250,7 @@ impl Collector<'_> {
     }
 
     async fn check(&mut self, check: &Check, wanted: WantedObjects) -> CheckRead {
-        let module = check.state.as_ref().is_some_and(|it| !it.rego.is_empty());
+        let module = check.has_module();
         let (found, listed) = match self.candidates(&wanted).await {
             Ok((found, listed)) => (Ok(found), listed),
             Err(problem) => (Err(problem), UncountedObjects::default()),

@@ -187,7 +187,7 @@ impl OfflineWorld {
             let links = lineage.map(|it| links(it, &runs)).unwrap_or_default();
             CheckRead {
                 found: self.candidates(&wanted, namespace, &links),
-                has_module: check.state.as_ref().is_some_and(|it| !it.rego.is_empty()),
+                has_module: check.has_module(),
                 problem: None,
                 going: None,
                 wanted,

@@ -163,9 +163,8 @@ fn parts(policy: &AccessPolicy) -> Vec<CoveredPart> {
     if let Some(granted) = &policy.spec.check_granted_permission {
         add("requesters".to_owned(), &of_accounts);
         for check in &granted.spec.checks {
-            let has_module = check.state.as_ref().is_some_and(|it| !it.rego.is_empty());
             // A module need not have a way to say no.
-            let outcomes: &[_] = if has_module {
+            let outcomes: &[_] = if check.has_module() {
                 &[PartOutcome::Passes, PartOutcome::Waits]
             } else {
                 &[PartOutcome::Passes, PartOutcome::Waits, PartOutcome::SaysNo]

@@ -275,7 +275,7 @@ async fn a_wait_goes_on_behind_looks_that_fail() {
     );
 }
 
-/// A request that is gone is never granted, and nobody waits for it to its end.
+/// A request that is gone is never granted, and the wait for it ends at once.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_request_that_is_deleted_ends_with_it() {
     let cluster = Cluster::with_shared_approval();

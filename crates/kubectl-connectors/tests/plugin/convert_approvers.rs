@@ -1,5 +1,5 @@
 //! The approvers of a converted check are those that the other product's parameters name: no fewer have to say yes, and
-//! nobody else may.
+//! no other approver may.
 
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ async fn as_many_approvals_of_the_same_users_and_groups_are_needed_as_before() {
     }
 }
 
-/// Approvers of nobody would be those that the pipeline chooses.
+/// Without approvers, those that the pipeline chooses would count.
 #[tokio::test]
 async fn a_list_of_approvers_that_names_nobody_is_refused() {
     for names in [

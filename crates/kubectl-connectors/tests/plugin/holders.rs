@@ -1,4 +1,4 @@
-//! Who has access by which object: bindings beside each other, requests about something else.
+//! The objects behind each access: bindings beside each other, requests about something else.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ async fn listed(cluster: &Cluster) -> Vec<(String, String, Value)> {
     .collect()
 }
 
-/// Who takes one binding away must know the others.
+/// An administrator who takes one binding away must know the others.
 #[tokio::test]
 async fn each_binding_behind_a_standing_permission_is_listed_once() {
     let cluster = Cluster::new();

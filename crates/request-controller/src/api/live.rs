@@ -16,9 +16,9 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use service_kit::gets;
 use service_kit::{
     admission::rule_since,
+    gets,
     kinds::whole,
     lists::{self, Pages},
     retry::{CallError, RetryPolicy},

@@ -19,8 +19,8 @@ use kube::{
     api::{ListParams, ObjectList, PartialObjectMeta, VersionMatch},
 };
 use serde::{Deserialize, de::DeserializeOwned};
-use service_kit::gets;
 use service_kit::{
+    gets,
     quota::Quota,
     report,
     retry::{Backoff, RetryPolicy},

@@ -13,8 +13,8 @@ use k8s_openapi::{
 };
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use service_kit::gets;
 use service_kit::{
+    gets,
     retry::{CallError, RetryPolicy},
     watches::Guarded,
 };

@@ -123,11 +123,15 @@ impl Table {
         ))
     }
 
+    /// The rows in the document; none without both marks.
+    fn within<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let (_, rest) = text.split_once(self.begin)?;
+        rest.split_once(self.end).map(|(table, _)| table)
+    }
+
     /// The day of each fault's last trial.
     pub(super) fn days<'a>(&self, text: &'a str) -> BTreeMap<&'a str, Date> {
-        let table = text.split_once(self.begin);
-        let table = table.and_then(|(_, rest)| rest.split_once(self.end));
-        let rows = table.map(|(table, _)| rows(table)).unwrap_or_default();
+        let rows = self.within(text).map(rows).unwrap_or_default();
         let day = |row: &str| row.trim_end_matches(" |").rsplit(' ').next()?.parse().ok();
         let days = rows
             .into_iter()
@@ -143,10 +147,7 @@ impl Table {
         all: impl Iterator<Item = &'a Fault>,
         wanted: fn(&Fault) -> Vec<String>,
     ) -> Vec<String> {
-        let table = text
-            .split_once(self.begin)
-            .and_then(|(_, rest)| rest.split_once(self.end));
-        let Some((table, _)) = table else {
+        let Some(table) = self.within(text) else {
             return vec![format!("docs/reliability.md: there is no {}", self.begin)];
         };
         let mut rows = rows(table);

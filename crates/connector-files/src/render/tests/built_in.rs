@@ -29,7 +29,7 @@ fn all(volume: &Volume) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Whoever writes a status is not the author of the pod, which may source `.env` in a shell.
+/// The writer of a status is not the author of the pod, which may source `.env` in a shell.
 #[test]
 fn an_address_of_a_proxy_has_no_character_that_means_something_in_a_file() {
     const ALLOWED: &str = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:[]";
@@ -104,7 +104,7 @@ fn an_address_has_one_of_two_schemes_and_a_host_of_at_most_300_bytes() {
     ] {
         let error = of_address(bad).files().unwrap_err();
         assert!(matches!(error, FilesError::ProxyAddress(_)), "{bad:?}");
-        // The text of somebody else is not repeated.
+        // The error does not repeat the text of another author.
         let told = "connector tools/a: `status.proxy.httpAddress.url` is no address of a proxy: use http://host:port";
         assert_eq!(error.to_string(), told);
     }

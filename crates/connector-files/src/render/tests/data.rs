@@ -242,7 +242,7 @@ fn every_parameter_needs_a_value_whether_or_not_a_template_reads_it() {
                 Err(other) => panic!("{other}"),
             };
             assert_eq!(missing, (without < 5).then(|| format!("p{without}")));
-            // Nobody asks for the configuration.
+            // No pod asks for the configuration.
             assert!(Volume::with(&configuration, "").files().is_ok());
         }
     }

@@ -71,7 +71,7 @@ fn every_template_that_is_made_counts_and_no_other() {
         (&[[5, 5]], true, "b,a", 20_000),
         (&[[5, 5], [5, 5]], true, "a,b", 10_000),
         (&[[10, 0], [0, 10]], true, "a,b", 10_000),
-        // Not those of a configuration that nobody asks for.
+        // Not those of a configuration that the pod does not ask for.
         (&[[5, 50], [5, 50]], true, "a", 20_000),
         // Those that are replaced are made too.
         (&[[64, 64], [64, 64]], false, "a,b", 781),

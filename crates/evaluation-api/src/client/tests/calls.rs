@@ -62,7 +62,7 @@ async fn every_call_has_its_path_the_token_of_its_time_and_its_own_deadline() {
         ("Explain", Some(15_500)),
         ("CheckAccess", Some(5_500)),
         ("EvaluateChecks", Some(15_500)),
-        // It lasts as long as somebody watches.
+        // It lasts as long as there is a watcher.
         ("WatchAccess", None),
     ];
     for token in ["first", "second"] {
@@ -112,7 +112,7 @@ impl World {
     }
 }
 
-/// The socket itself is the proof: a token would be shown to whoever listens there.
+/// The socket itself is the proof: a token would be shown to any process that listens there.
 #[tokio::test]
 async fn over_a_socket_every_call_works_and_shows_no_token() {
     let directory = tempfile::tempdir().unwrap();

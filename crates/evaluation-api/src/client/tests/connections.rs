@@ -1,4 +1,4 @@
-//! Connections: whom they trust, whose name they expect, and how long they are tried.
+//! Connections: the roots that they trust, the name that they expect, and the time for which they are tried.
 
 use tokio::net::TcpListener;
 
@@ -66,7 +66,7 @@ async fn each_new_connection_trusts_the_roots_of_its_time_whatever_was_trusted_b
         let _ = client.who_is_there().await;
         client.who_is_there().await.unwrap();
     }
-    // Without roots nobody is trusted.
+    // Without roots no server is trusted.
     fs::write(at("ca.crt"), "").unwrap();
     let _server = replace(server, &new).await;
     for _ in 0..2 {
@@ -74,7 +74,7 @@ async fn each_new_connection_trusts_the_roots_of_its_time_whatever_was_trusted_b
     }
 }
 
-/// Whoever answers at an address proves the name of the URL, and not that of the address.
+/// The server at an address proves the name of the URL, and not that of the address.
 #[tokio::test]
 async fn a_certificate_of_another_name_is_refused() {
     let world = World::new().await;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Server and client would wait for each other, and meanwhile nobody hears that a yes has ended.
+/// Server and client would wait for each other, and meanwhile no subscriber hears that a yes has ended.
 #[tokio::test]
 async fn answers_are_heard_while_the_server_reads_nothing() {
     let mut world = World::new().await;

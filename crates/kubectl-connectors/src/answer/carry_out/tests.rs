@@ -30,7 +30,7 @@ fn awaited(
     }
 }
 
-/// A request that nobody looked at waits, and a granted one is decided when its grant has ended.
+/// A request that no controller looked at waits, and a granted one is decided when its grant has ended.
 #[test]
 fn a_request_is_decided_in_another_phase_than_before_that_is_no_wait() {
     let waits = [None, Some(Phase::Pending)];

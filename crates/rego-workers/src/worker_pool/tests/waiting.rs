@@ -34,7 +34,7 @@ async fn exactly_as_many_jobs_wait_as_may_and_the_next_is_told_so_at_once() {
         assert_eq!(refused, Some(Err(too_many())));
         let refused = pool.validate("package approval").now_or_never();
         assert_eq!(refused, Some(Err(too_many())));
-        // Whoever is refused does not wait.
+        // A refused job does not wait.
         assert_eq!(pool.waiting(), MOST_WAITING);
     }
     waiting.pop();

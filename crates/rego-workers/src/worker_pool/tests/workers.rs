@@ -53,7 +53,7 @@ async fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// True when a process ended, whether somebody looked at its end or not.
+/// True when a process ended, whether its parent has read its status or not.
 fn is_gone(process: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"));
     stat.map_or(true, |stat| stat.contains(") Z ") || stat.contains(") X "))
@@ -104,7 +104,7 @@ async fn a_job_that_its_worker_did_not_survive_is_tried_in_a_new_one() {
         ("kill -s TERM $$", again(), 2),
         ("exit 0", again(), 2),
         ("exit 1", again(), 2),
-        // Half a reply, and then nobody who could go on.
+        // Half a reply, and then the end of the process.
         ("printf '\\000\\000\\001'", again(), 2),
         ("printf '\\000\\000\\000\\011half'", again(), 2),
         (
@@ -167,7 +167,7 @@ async fn a_job_that_ends_a_new_worker_is_not_tried_again() {
     }
 }
 
-/// It would go on for its processor time, with its memory, in a process that nobody counts.
+/// It would go on for its processor time, with its memory, in a process that the pool does not count.
 #[tokio::test]
 async fn no_worker_outlives_a_job_that_it_did_not_end() {
     let _alone = SCRIPTS.lock().await;
@@ -370,7 +370,7 @@ async fn a_pool_does_not_start_with_a_worker_that_gives_no_answer() {
     assert!(matches!(nothing, Err(PoolError::Spawn(_))), "{nothing:?}");
 }
 
-/// What is only looked at is no evaluation, and neither is what nobody waited for.
+/// What is only looked at is no evaluation, and neither is a job whose caller has gone.
 #[tokio::test]
 async fn every_evaluation_is_told_with_its_outcome() {
     let _alone = SCRIPTS.lock().await;

@@ -279,7 +279,7 @@ fn an_error_names_its_field() {
     }
 }
 
-/// A text of one place in another one would be a question about somebody else.
+/// A text of one place in another one would be a question about another subject.
 #[test]
 fn each_text_of_a_pod_has_its_place_in_the_question() {
     let text = str::to_owned;

@@ -103,7 +103,7 @@ fn everybody_who_may_is_listed_once_for_each_binding_and_in_the_order_that_was_s
     assert_eq!(WhoCan::try_from(wire), Ok(many));
 }
 
-/// Whoever removes the listed ones would believe that these are all.
+/// An administrator who removes the listed ones would believe that these are all.
 #[test]
 fn one_entry_that_is_not_understood_spoils_the_list() {
     let wire = || v1::WhoCanResponse::from(everybody());

@@ -36,7 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A question that somebody watches, and what they must see.
+/// A watched question, and what its subscriber must see.
 struct Watched {
     id: u64,
     name: String,
@@ -225,7 +225,7 @@ proptest! {
         }
         let is_answered = |it: &Watched| matches!(it.latest, Some(Event::Answer(_)));
         assert!(world.watched.iter().all(is_answered));
-        // After the end nobody has an answer, and nobody waits for one.
+        // After the end no subscriber has an answer, and none waits for one.
         world.questions.end();
         for mut watched in world.watched {
             assert_eq!(*watched.events.borrow_and_update(), Some(Event::Disconnected));
@@ -244,7 +244,7 @@ fn say_to(watcher: &AccessWatcher, id: u64, reason: &str) {
     watcher.table.lock().hear(response);
 }
 
-/// Whoever stops waiting in the middle misses nothing, and sees nothing twice.
+/// A subscriber that stops waiting in the middle misses nothing, and sees nothing twice.
 #[tokio::test]
 async fn a_wait_that_is_given_up_loses_no_event() {
     use tokio::time::{Duration, timeout};
