@@ -11,12 +11,14 @@ use hyper::server::conn::http2::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
+use service_kit::chance;
 use service_kit::serve::{
     self, ConnectionLimits, Listener, UNLIMITED, UnixSocket, WhenFull, handshake,
 };
 use service_kit::shutdown::Stop;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
@@ -35,6 +37,11 @@ const CALLS: u32 = 256;
 /// A client that vanished without closing is noticed after at most the sum of both.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PONG_WITHIN: Duration = Duration::from_secs(10);
+/// A connection over TCP takes no further calls after this time, or up to twice as long by chance. Its client opens another
+/// one, so the clients of a replica that was away spread over all of them again.
+const AGE: Duration = Duration::from_mins(10);
+/// The time that its last calls may take then: longer than a stream lasts.
+const LAST_CALLS: Duration = Duration::from_mins(11);
 /// A connection without a call is closed after this time. A client that needs it opens it again.
 const IDLE: Duration = Duration::from_mins(1);
 /// The time in which the client of an idle connection has to confirm that it is closing.
@@ -63,7 +70,7 @@ pub async fn serve_tls(
             let acceptor = acceptor.clone();
             async move {
                 if let Some(stream) = handshake(&acceptor, stream).await {
-                    converse(stream, gate, stop).await;
+                    converse(stream, gate, stop, age()).await;
                 }
             }
         },
@@ -75,7 +82,7 @@ pub async fn serve_tls(
 pub async fn serve_socket(socket: UnixSocket, service: Service, stop: Stop) {
     let limits = ConnectionLimits::of(CONNECTIONS, WhenFull::Close);
     serve(socket, limits, service, stop, |stream, user, gate, stop| {
-        converse(stream, gate.for_user(user), stop)
+        converse(stream, gate.for_user(user), stop, UNLIMITED)
     })
     .await;
 }
@@ -103,8 +110,12 @@ async fn serve<L: Listener, F>(
     .await;
 }
 
-/// Serves the calls of one connection.
-pub(crate) async fn converse<S>(stream: S, gate: Gate, stop: Stop)
+fn age() -> Duration {
+    AGE.mul_f64(1.0 + chance::fraction())
+}
+
+/// Serves the calls of one connection, and further ones up to this age.
+pub(crate) async fn converse<S>(stream: S, gate: Gate, stop: Stop, age: Duration)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -120,14 +131,49 @@ where
         .max_concurrent_streams(CALLS)
         .max_header_list_size(LONGEST_HEADERS)
         .serve_connection(TokioIo::new(SingleWrite(stream)), service);
-    let closing = async {
-        tokio::select! {
-            () = stop.stopped() => UNLIMITED,
-            () = calls.idle(IDLE) => {
-                debug!("a connection without calls is closed");
-                FAREWELL
-            }
+    serve::converse(connection, closing(&calls, &stop, age)).await;
+}
+
+/// Waits until a connection takes no further calls. Returns how long those that are open may take.
+async fn closing(calls: &Calls, stop: &Stop, age: Duration) -> Duration {
+    tokio::select! {
+        () = stop.stopped() => UNLIMITED,
+        () = sleep(age) => LAST_CALLS,
+        () = calls.idle(IDLE) => {
+            debug!("a connection without calls is closed");
+            FAREWELL
         }
-    };
-    serve::converse(connection, closing).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use service_kit::shutdown::Tasks;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_hours(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_takes_no_further_calls_from_its_age_on() {
+        let calls = Calls::default();
+        let call = calls.begin();
+        let tasks = Tasks::new();
+        let stop = tasks.stop();
+        let begun = Instant::now();
+        assert_eq!(closing(&calls, &stop, LONG).await, LAST_CALLS);
+        assert_eq!(begun.elapsed(), LONG);
+        drop(call);
+        assert_eq!(closing(&calls, &stop, LONG).await, FAREWELL);
+        assert_eq!(begun.elapsed(), LONG + IDLE);
+    }
+
+    #[test]
+    fn connections_that_begin_together_end_at_different_times() {
+        let ages: Vec<_> = (0..64).map(|_| age()).collect();
+        assert!(ages.iter().all(|it| (AGE..AGE * 2).contains(it)));
+        let (first, last) = (ages.iter().min(), ages.iter().max());
+        assert!(last.unwrap().saturating_sub(*first.unwrap()) > AGE / 4);
+    }
 }

@@ -8,6 +8,7 @@ use http::Uri;
 use hyper_util::rt::TokioIo;
 use prometheus::Registry;
 use service_kit::readiness::Readiness;
+use service_kit::serve::UNLIMITED;
 use service_kit::shutdown::Tasks;
 use service_kit::watches::WatchMetrics;
 use tokio::io::duplex;
@@ -86,7 +87,7 @@ impl Running {
         let (gate, stop) = (self.gate.clone(), self.tasks.stop());
         let connector = tower::service_fn(move |_: Uri| {
             let (near, far) = duplex(64 * 1024);
-            tokio::spawn(converse(far, gate.clone(), stop.clone()));
+            tokio::spawn(converse(far, gate.clone(), stop.clone(), UNLIMITED));
             async { Ok::<_, io::Error>(TokioIo::new(near)) }
         });
         let endpoint = Endpoint::from_static("http://localhost");

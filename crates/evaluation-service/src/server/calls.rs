@@ -34,10 +34,10 @@ impl Default for Calls {
 }
 
 /// One call, until this is dropped.
-struct CallInProgress(Calls);
+pub(super) struct CallInProgress(Calls);
 
 impl Calls {
-    fn begin(&self) -> CallInProgress {
+    pub(super) fn begin(&self) -> CallInProgress {
         self.open().calls += 1;
         CallInProgress(self.clone())
     }

@@ -26,6 +26,7 @@ use kube::client::Body;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use service_kit::readiness::Readiness;
+use service_kit::serve::UNLIMITED;
 use service_kit::shutdown::Tasks;
 use tokio::io::duplex;
 use tokio::time::{Instant, sleep};
@@ -180,7 +181,7 @@ async fn ask(call: Call, place: usize, remote: &Remote, standing: bool) -> Acces
     let (gate, stop) = (Gate::new(service).for_user(0), tasks.stop());
     let connector = tower::service_fn(move |_: Uri| {
         let (near, far) = duplex(64 * 1024);
-        tokio::spawn(converse(far, gate.clone(), stop.clone()));
+        tokio::spawn(converse(far, gate.clone(), stop.clone(), UNLIMITED));
         async { Ok::<_, io::Error>(TokioIo::new(near)) }
     });
     let endpoint = Endpoint::from_static("http://localhost");
