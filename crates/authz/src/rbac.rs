@@ -109,6 +109,15 @@ impl RbacIndex {
         }
     }
 
+    /// True unless an object is a role to which no binding refers: no answer rests on it, until a binding comes.
+    #[must_use]
+    pub fn counts<K: RbacObject>(&self, object: &K) -> bool {
+        match (K::HALF, key::<K>(object.metadata())) {
+            (Half::Roles, Ok((namespace, name))) => self.is_bound(namespace, name),
+            (Half::Roles | Half::Bindings, _) => true,
+        }
+    }
+
     /// Replaces all objects of a kind by those of a new list: objects that are not in it were deleted.
     /// Objects that cannot be indexed are left out and reported.
     pub fn reset<'a, K: RbacObject + 'a>(

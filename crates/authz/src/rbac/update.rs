@@ -49,6 +49,14 @@ impl RbacIndex {
         }
     }
 
+    pub(super) fn is_bound(&self, namespace: Option<&str>, name: &str) -> bool {
+        let scope = self.scopes.get(namespace);
+        let kind = kind_in(namespace);
+        let id = scope.and_then(|scope| scope.role(&self.hashing, &self.roles, &kind, name));
+        let role = id.and_then(|id| self.roles.get(id.0));
+        role.is_some_and(|role| role.bound.len() > 0)
+    }
+
     pub(super) fn forget_role(&mut self, id: RoleId) {
         let Some(role) = self.roles.get(id.0) else {
             return;

@@ -366,8 +366,19 @@ mod tests {
             );
         }
         assert!(shared.read().chain.rbac.is_empty());
-        let role: Guarded<ClusterRole, Plain> = guarded(r#"{"metadata":{"name":"r"},"rules":[]}"#);
-        take(&shared, &metrics, Event::Apply(role), &mut None);
+        // No answer rests on a role to which no binding refers.
+        let role = || guarded::<ClusterRole, Plain>(r#"{"metadata":{"name":"r"},"rules":[]}"#);
+        take(&shared, &metrics, Event::Apply(role()), &mut None);
+        take(&shared, &metrics, Event::Delete(role()), &mut None);
+        assert!(changes.try_recv().is_err());
+        let everywhere = r#"{"metadata": {"name": "b"}, "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}}"#;
+        let binding = guarded::<ClusterRoleBinding, Plain>(everywhere);
+        take(&shared, &metrics, Event::Apply(binding), &mut None);
+        assert_eq!(changes.try_recv(), Ok(WorldChange::Everything));
+        take(&shared, &metrics, Event::Apply(role()), &mut None);
+        assert_eq!(changes.try_recv(), Ok(WorldChange::Everything));
+        take(&shared, &metrics, Event::Delete(role()), &mut None);
         assert_eq!(changes.try_recv(), Ok(WorldChange::Everything));
     }
 }

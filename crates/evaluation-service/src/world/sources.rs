@@ -108,8 +108,10 @@ macro_rules! rbac_sources {
 
             fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<WorldChange> {
                 let changes = of_namespace(&metadata);
-                world.chain.rbac.delete(&Self { metadata, ..Self::default() });
-                changes
+                let object = Self { metadata, ..Self::default() };
+                let is_news = world.chain.rbac.counts(&object);
+                world.chain.rbac.delete(&object);
+                news(is_news, changes)
             }
         }
     )+};
@@ -124,12 +126,13 @@ rbac_sources! {
 
 fn apply_rbac<K: RbacObject>(world: &mut World, object: &K) -> Vec<WorldChange> {
     let changes = of_namespace(object.metadata());
+    let is_news = world.chain.rbac.counts(object);
     if is_ours_and_going(object.metadata()) {
         world.chain.rbac.delete(object);
     } else {
         complain(world.chain.rbac.apply(object).err());
     }
-    changes
+    news(is_news, changes)
 }
 
 /// Our objects count as deleted once they have a deletion timestamp, however long a finalizer keeps them. This
