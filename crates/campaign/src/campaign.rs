@@ -160,6 +160,9 @@ pub fn judged(reference: &Undisturbed, plan: &Plan) -> (Vec<Violation>, Option<O
     let undone = run::undone(&reference.scenario, plan);
     // What a fault cut short may be done once more as a whole, and its last write is tried once more.
     let most = 2 * expected.writes.total() + outcome.met.faults + undone;
+    // Where no check waits without a fault, one may wait with it. A Role is written in advance then, and removed.
+    let writes_roles = expected.writes.counts.contains_key("create roles ");
+    let most = if writes_roles { most } else { most + 2 };
     if outcome.writes.total() > most && !other_story {
         violations.push(Violation {
             rule: Rule::Writes,

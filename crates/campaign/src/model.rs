@@ -86,7 +86,7 @@ struct Protocol {
     tables: Tables,
     views: Views,
     stop: AtomicBool,
-    found: [AtomicBool; 17],
+    found: [AtomicBool; 18],
 }
 
 /// The contents of caches at the time when they stopped.
@@ -171,7 +171,8 @@ impl Protocol {
             13 => state.broken != Some(Rule::EndedEarly),
             14 => self.nothing_waits_in_vain(state),
             15 => self.makes_way(state),
-            _ => self.grants_anew(state),
+            16 => self.grants_anew(state),
+            _ => self.binds_a_prepared_role(state),
         }
     }
 
@@ -346,6 +347,7 @@ impl Model for Protocol {
             faults,
             twins,
             standing,
+            starts,
             ..
         } = self.settings;
         let mut all = vec![
@@ -368,6 +370,11 @@ impl Model for Protocol {
         }
         if happenings > 0 && faults > 0 {
             all.push(seen::<10>("a sweep removes something"));
+        }
+        // The approval that may be given is that of the first pod.
+        let first_waits = starts.iter().any(|it| it.asked && it.approved == 0);
+        if happenings > 0 && first_waits {
+            all.push(seen::<17>("a Role that was written in advance is bound"));
         }
         if faults > 0 {
             all.push(seen::<11>(

@@ -18,8 +18,8 @@ pub const QUESTION: Duration = Duration::from_secs(1);
 /// The duration of each call to the API server in a plan with it.
 pub const CALL: Duration = Duration::from_millis(5);
 
-/// Two for each worker of the granting lane.
-const PODS: usize = 48;
+/// Two for each worker of the granting lane that one tenant may take.
+const PODS: usize = 64;
 /// The approved ones: more than the workers of the other lane.
 const APPROVED: usize = 16;
 /// Policies that each pod is evaluated with.

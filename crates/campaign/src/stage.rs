@@ -463,6 +463,43 @@ impl Stage {
         self.managed("rolebindings")
     }
 
+    /// The existing managed objects of a kind, without Roles that wait for their approval. These give nothing, and a grant
+    /// writes a missing one, so they may be there or not.
+    #[must_use]
+    pub fn given(&self, plural: &str) -> Vec<Value> {
+        let all = self.managed(plural).into_iter();
+        all.filter(|it| plural != "roles" || !self.is_prepared(it))
+            .collect()
+    }
+
+    fn is_prepared(&self, role: &Value) -> bool {
+        let label = |key: &str| &role["metadata"]["labels"][format!("connectors.alauda.io/{key}")];
+        let (uid, policy) = (label("accessRequestUid"), label("accessPolicyUid"));
+        let texts = |rules: &Value| -> Vec<[Value; 2]> {
+            let rules = rules.as_array().into_iter().flatten();
+            rules
+                .map(|it| [it["resources"].clone(), it["verbs"].clone()])
+                .collect()
+        };
+        let has_rules = |rules: &Value| rules.is_array() && texts(rules) == texts(&role["rules"]);
+        let awaits = |request: &Value| {
+            let status = &request["status"];
+            let is_open = ["Pending", "Granted"]
+                .iter()
+                .any(|it| status["phase"] == *it);
+            let mut entries = status["policies"].as_array().into_iter().flatten();
+            is_open
+                && request["metadata"]["uid"] == *uid
+                && entries.any(|it| {
+                    it["policy"]["metadata"]["uid"] == *policy
+                        && it["grant"].is_null()
+                        && has_rules(&it["preparedRules"])
+                })
+        };
+        let is_bound = |it: &Value| it["metadata"]["name"] == role["metadata"]["name"];
+        self.list("accessrequests").iter().any(awaits) && !self.bindings().iter().any(is_bound)
+    }
+
     /// The existing managed objects of a kind.
     #[must_use]
     pub fn managed(&self, plural: &str) -> Vec<Value> {

@@ -1,6 +1,7 @@
 //! All writes, in an order in which a crash between any two leaves less access, never more.
 //!
-//! A grant: status (evidence) → Role → RoleBinding → status (Granted), written on the version of the evidence. After a
+//! A grant: status (evidence) → Role → RoleBinding → status (Granted), written on the version of the evidence. The Role
+//! may have been written in advance, after a status that describes it. After a
 //! conflict the request is read live, and the grant is removed unless the request still wants it.
 //! A revocation: status (ended) → RoleBinding → Role → both confirmed gone → status (revokedAt). The plan orders the
 //! removals, by the order of `GrantKind`.
@@ -11,12 +12,17 @@ mod removal;
 mod tests;
 mod writes;
 
+use std::time::Duration;
+
 use connectors_api::{AccessRequest, access_request::AccessRequestStatus};
+use futures::future::join_all;
 use jiff::Timestamp;
+use k8s_openapi::api::rbac::v1::Role;
 use kube::core::ApiResource;
 use service_kit::{clock::Clock, report, retry::CallError};
 use thiserror::Error;
-use tracing::{info, warn};
+use tokio::{sync::Semaphore, time::timeout};
+use tracing::{debug, info, warn};
 
 use crate::{
     api::{Live, Name},
@@ -24,7 +30,7 @@ use crate::{
     metrics::Metrics,
     plan::{self, Action, NotOurs, Plan, Told},
     record,
-    seen::{Freshness, GrantKind, Observed},
+    seen::{GrantKind, Observed},
 };
 
 pub use gate::GateApplied;
@@ -38,6 +44,11 @@ const ASKED: usize = 3;
 
 /// The number of attempts to record an end when other clients change the request.
 const ENDED: usize = 5;
+
+/// The number of requests whose Roles are written in advance at a time, and the time for each. A worker is not kept from
+/// grants for longer.
+const IN_ADVANCE: usize = 16;
+const IN_ADVANCE_FOR: Duration = Duration::from_millis(500);
 
 /// The reason why a plan was not carried out completely. In all cases the next reconciliation starts over.
 #[derive(Debug, Error)]
@@ -101,6 +112,8 @@ pub struct Applier {
     writes: Writes,
     clock: Clock,
     metrics: Metrics,
+    /// The places for requests whose Roles are written in advance.
+    preparing: Semaphore,
 }
 
 impl Applier {
@@ -112,6 +125,7 @@ impl Applier {
             writes,
             clock,
             metrics,
+            preparing: Semaphore::const_new(IN_ADVANCE),
         }
     }
 
@@ -142,17 +156,18 @@ impl Applier {
         }
         // Removals come first: no grant is written before all of them are done.
         self.remove(&name.namespace, &actions).await?;
-        let mut written = Vec::new();
+        let (mut written, mut in_advance) = (Vec::new(), Vec::new());
         for action in actions {
             match action {
                 Action::Remove { .. } => {}
                 Action::Grant(grant) => {
-                    if let Err(error) = self.grant(seen.freshness, &grant).await {
+                    if let Err(error) = self.grant(seen, &grant).await {
                         self.not_written(&request, &error).await;
                         return Err(error);
                     }
                     written.push(*grant);
                 }
+                Action::Prepare(role) => in_advance.push(*role),
                 Action::Finish => {
                     self.make_sure_it_is_gone(&request).await?;
                     if let Some(status) = plan::finished(&request, self.now()) {
@@ -170,6 +185,9 @@ impl Applier {
         }
         if !written.is_empty() {
             events.extend(self.confirm(&request, &written).await?);
+        }
+        if !in_advance.is_empty() {
+            self.prepare(&request, &in_advance).await;
         }
         Ok(events)
     }
@@ -240,11 +258,18 @@ impl Applier {
         (self.clock)().wall
     }
 
-    async fn grant(&self, freshness: Freshness, grant: &Grant) -> Result<(), ApplyError> {
+    async fn grant(&self, seen: &Observed, grant: &Grant) -> Result<(), ApplyError> {
         // The age of the reads is checked right before each write. A write that takes longer than the remaining time
         // is cancelled.
-        let left = || freshness.left((self.clock)().mono).ok_or(ApplyError::Stale);
+        let left = || {
+            let now = (self.clock)().mono;
+            seen.freshness.left(now).ok_or(ApplyError::Stale)
+        };
         for kind in [GrantKind::Role, GrantKind::RoleBinding] {
+            // It was written in advance, and read live.
+            if kind == GrantKind::Role && grant::is_there(kind, grant, &seen.grants) {
+                continue;
+            }
             let created = match kind {
                 GrantKind::Role => self.writes.create(&grant.role, left()?).await,
                 GrantKind::RoleBinding => self.writes.create(&grant.binding, left()?).await,
@@ -258,6 +283,30 @@ impl Applier {
             }
         }
         Ok(())
+    }
+
+    /// Writes Roles in advance that the stored status describes: the API server drops fields that an older definition lacks.
+    /// A grant writes what is missing, so it is tried once, and for a moment, the wait for a place included.
+    async fn prepare(&self, stored: &AccessRequest, roles: &[Role]) {
+        let entries = stored.status.iter().flat_map(|it| &it.policies);
+        let described: Vec<_> = entries
+            .filter_map(|it| grant::prepared(stored, it))
+            .map(|it| it.role)
+            .collect();
+        let written = roles.iter().filter(|it| described.contains(it));
+        let written = written.map(|role| async move {
+            if let Err(error) = self.writes.create(role, IN_ADVANCE_FOR).await {
+                let name = Name::of(role);
+                debug!(role = %name, error = report(&error), "not written in advance");
+            }
+        });
+        let written = async {
+            let _place = self.preparing.acquire().await;
+            join_all(written).await;
+        };
+        if timeout(IN_ADVANCE_FOR, written).await.is_err() {
+            debug!(request = %Name::of(stored), "no time to write in advance");
+        }
     }
 
     /// An object already exists under the name. It is accepted only if it is exactly the decided one. Otherwise the

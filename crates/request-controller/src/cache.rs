@@ -333,8 +333,19 @@ impl State {
     pub fn grants_under(&self, uid: &str) -> Wakes {
         let grants = self.grants_of.get(uid).into_iter().flatten();
         grants
-            .map(|(_, name)| (Job::Grant(name.clone()), Urgency::Urgent))
+            .map(|(kind, name)| (Job::Grant(name.clone()), self.urgency_of(*kind, name)))
             .collect()
+    }
+
+    /// The lane of a look at a managed object. A Role to which no RoleBinding refers gives nothing, so it waits behind
+    /// what may have to be revoked.
+    fn urgency_of(&self, kind: GrantKind, name: &Name) -> Urgency {
+        let binding = (GrantKind::RoleBinding, name.clone());
+        if kind == GrantKind::RoleBinding || self.grants.contains_key(&binding) {
+            Urgency::Urgent
+        } else {
+            Urgency::Normal
+        }
     }
 
     /// A pod was added, changed or deleted.
@@ -447,7 +458,7 @@ impl State {
             let request = self.requests.by_uid(&uid);
             let request = request.and_then(|it| self.requests.readable(it));
             if !request.is_some_and(|it| grant::is_described(grant, it)) {
-                wakes.push((Job::Grant(name.clone()), Urgency::Urgent));
+                wakes.push((Job::Grant(name.clone()), self.urgency_of(kind, name)));
             }
             self.grants_of.entry(uid).or_default().insert(key);
         }

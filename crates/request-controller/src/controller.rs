@@ -46,8 +46,9 @@ use crate::{
 
 /// The name of the leader's lease, and of this controller in metrics.
 const LEASE: &str = "request-controller";
-/// The number of concurrent reconciliations. With 64 of them a thousand grants take as long.
-const WORKERS: usize = 24;
+/// The number of concurrent reconciliations. Nearly all of their time they wait for the API server, up to 100 ms for each
+/// list and each RoleBinding.
+const WORKERS: usize = 64;
 /// The backoff of a failed job, or of one whose writes another process undoes each time. Urgent jobs have shorter
 /// pauses.
 const PAUSES: Pauses = Pauses {

@@ -61,11 +61,28 @@ pub fn in_force(entry: &MatchedPolicy, now: Timestamp) -> Option<&PolicyGrant> {
 #[must_use]
 pub fn of_entry(request: &AccessRequest, entry: &MatchedPolicy) -> Option<Grant> {
     let grant = entry.grant.as_ref()?;
+    with_rules(request, entry, &grant.rules)
+}
+
+/// The grant of which an entry without a result describes the Role, and not the RoleBinding.
+#[must_use]
+pub fn prepared(request: &AccessRequest, entry: &MatchedPolicy) -> Option<Grant> {
+    if entry.grant.is_some() {
+        return None;
+    }
+    with_rules(request, entry, &entry.prepared_rules)
+}
+
+fn with_rules(
+    request: &AccessRequest,
+    entry: &MatchedPolicy,
+    rules: &[GrantedRule],
+) -> Option<Grant> {
     let (policy, policy_uid) = identity(entry)?;
     let request_uid = request.metadata.uid.as_deref()?;
     let namespace = request.metadata.namespace.as_deref()?;
     let request_name = request.metadata.name.as_deref()?;
-    if !allowed(request, &grant.rules) {
+    if !allowed(request, rules) {
         return None;
     }
     let name = name(request_uid, policy_uid);
@@ -94,7 +111,7 @@ pub fn of_entry(request: &AccessRequest, entry: &MatchedPolicy) -> Option<Grant>
         policy_uid: policy_uid.to_owned(),
         role: Role {
             metadata: metadata.clone(),
-            rules: Some(grant.rules.iter().map(rule).collect()),
+            rules: Some(rules.iter().map(rule).collect()),
         },
         binding: RoleBinding {
             metadata,
@@ -154,7 +171,8 @@ pub fn allowed(request: &AccessRequest, rules: &[GrantedRule]) -> bool {
 }
 
 /// The one rule about every managed object: it stays only while its request, read live, has its UID, is neither being
-/// deleted nor final, and describes exactly this object in the entry of its policy.
+/// deleted nor final, and describes exactly this object in the entry of its policy. While the checks are awaited, the
+/// entry describes a Role alone.
 #[must_use]
 pub fn keep(object: &Managed, request: Option<&AccessRequest>, now: Timestamp) -> bool {
     request.is_some_and(|it| describes(it, object, now))
@@ -173,11 +191,13 @@ fn describes(request: &AccessRequest, object: &Managed, now: Timestamp) -> bool 
     if request.metadata.deletion_timestamp.is_some() || status.phase.is_some_and(is_terminal) {
         return false;
     }
-    let describes = |entry: &MatchedPolicy| {
-        in_force(entry, now).is_some()
-            && of_entry(request, entry).is_some_and(|grant| is_exactly(object, &grant))
+    let described = |entry: &MatchedPolicy| match (in_force(entry, now), object.kind()) {
+        (Some(_), _) => of_entry(request, entry),
+        (None, GrantKind::Role) => prepared(request, entry),
+        (None, GrantKind::RoleBinding) => None,
     };
-    status.policies.iter().any(describes)
+    let mut described = status.policies.iter().filter_map(described);
+    described.any(|grant| is_exactly(object, &grant))
 }
 
 /// True when a phase is final.
@@ -219,12 +239,16 @@ pub fn is_exactly(object: &Managed, grant: &Grant) -> bool {
 #[must_use]
 pub fn is_written(request: &AccessRequest, entry: &MatchedPolicy, found: &[Managed]) -> bool {
     of_entry(request, entry).is_some_and(|grant| {
-        let is_there = |kind| {
-            let mut found = found.iter();
-            found.any(|it| it.kind() == kind && is_exactly(it, &grant))
-        };
-        GrantKind::ALL.into_iter().all(is_there)
+        let mut kinds = GrantKind::ALL.into_iter();
+        kinds.all(|kind| is_there(kind, &grant, found))
     })
+}
+
+/// True when the object of this kind exists exactly as the grant has it.
+#[must_use]
+pub fn is_there(kind: GrantKind, grant: &Grant, found: &[Managed]) -> bool {
+    let mut found = found.iter();
+    found.any(|it| it.kind() == kind && is_exactly(it, grant))
 }
 
 /// The API server treats absent and empty lists as the same.

@@ -9,6 +9,7 @@ pub mod gate;
 mod outcome;
 pub mod pace;
 mod policy;
+mod prepared;
 mod settle;
 pub mod tell;
 
@@ -22,12 +23,13 @@ use connectors_api::{
     access_request::{AccessRequestStatus, GrantState, Phase},
 };
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::rbac::v1::Role;
 
 pub use settle::{NotOurs, finished, granted, not_written, unreadable};
 pub use tell::Told;
 
 use crate::grant::{self, Grant};
-use crate::seen::{Freshness, GrantKind, Observed};
+use crate::seen::{Freshness, GrantKind, Managed, Observed};
 use outcome::RequestOutcome;
 use service_kit::clock::Now;
 
@@ -72,6 +74,8 @@ pub enum Action {
     },
     /// Writes a Role and a RoleBinding, then confirms that the request still wants them.
     Grant(Box<Grant>),
+    /// Writes a Role to which no RoleBinding refers. Its failure only makes the grant slower.
+    Prepare(Box<Role>),
     /// Confirms that no grant is left, and records that.
     Finish,
     /// Deletes the request, which is no longer needed.
@@ -129,9 +133,17 @@ pub fn plan(seen: &Observed, now: Now, terms: Terms) -> Plan {
         .filter(|object| !grant::keep(object, Some(&future), now.wall))
         .collect();
     let grants = grants(&future, &write);
+    let prepared = prepared::to_write(&old, &future);
     let ends = ends_something(&old, &status);
     let finish = status.phase == Some(Phase::Revoked) && status.revoked_at.is_none();
-    let takes = !stray.is_empty() || ends || finish || delete;
+    // Of these, the removal of Roles to which no RoleBinding refers takes nothing away. It follows a status that is
+    // written on the version that was seen.
+    let is_bound = |it: &Managed| {
+        let mut all = seen.grants.iter();
+        all.any(|other| other.kind() == GrantKind::RoleBinding && other.name() == it.name())
+    };
+    let strays_give = status == old || stray.iter().any(|it| is_bound(it));
+    let takes = !stray.is_empty() && strays_give || ends || finish || delete;
     let must_look = match seen.freshness {
         Freshness::Cached => look || takes || drops_something(&old, &status),
         Freshness::Live(_) if seen.only_for_grants => {
@@ -161,12 +173,18 @@ pub fn plan(seen: &Observed, now: Now, terms: Terms) -> Plan {
     let grants = grants
         .into_iter()
         .map(|grant| Action::Grant(Box::new(grant)));
+    let prepared = prepared.into_iter().map(Box::new).map(Action::Prepare);
     let finish = finish.then_some(Action::Finish);
     let delete = delete.then_some(Action::DeleteRequest);
     Plan {
         look_live: false,
         ends: takes,
-        actions: removals.chain(grants).chain(finish).chain(delete).collect(),
+        actions: removals
+            .chain(grants)
+            .chain(prepared)
+            .chain(finish)
+            .chain(delete)
+            .collect(),
         requeue: requeue(now.wall, due, again),
         events: tell::of_change(&seen.request, &old, &status, &at_pod),
         wait: tell::wait(&seen.request, &status, &at_pod),

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use connectors_api::{AccessRequest, labels, names};
+use futures::stream::{self, StreamExt};
 use service_kit::{controller::queue::Urgency, report};
 use tracing::{info, warn};
 
@@ -15,6 +16,9 @@ use crate::{
     reconcile::{ReconcileError, Reconciler},
     seen::GrantKind,
 };
+
+/// The number of Roles without a RoleBinding that are removed at a time.
+const AT_A_TIME: usize = 16;
 
 /// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,21 +68,32 @@ pub async fn sweep(reconciler: &Reconciler) -> Result<Swept, ReconcileError> {
     let stray: BTreeSet<Name> = strays
         .map(|(_, object)| Name::in_metadata(&object.metadata))
         .collect();
+    let bindings = managed
+        .iter()
+        .filter(|it| it.kind() == GrantKind::RoleBinding);
+    let bound: BTreeSet<Name> = bindings.map(|it| Name::in_metadata(&it.metadata)).collect();
+    // Roles to which no RoleBinding refers give nothing. What gives something does not wait for their removal.
+    let (bound, alone): (Vec<_>, Vec<_>) = stray.into_iter().partition(|it| bound.contains(it));
     let mut swept = Swept {
         managed: managed.len(),
         ..Swept::default()
     };
-    for name in &stray {
-        match reconciler.grant(name).await {
-            Ok(removed) => swept.removed += removed,
-            Err(error @ ReconcileError::Apply(ApplyError::NotLeading)) => return Err(error),
-            // An object that cannot be removed must not delay the others or the start of the work.
-            Err(error) => {
-                warn!(object = %name, error = report(&error), "not removed; it is tried again");
-                reconciler
-                    .queue
-                    .wake(Job::Grant(name.clone()), Urgency::Urgent);
-                swept.left += 1;
+    for (names, at_a_time) in [(bound, 1), (alone, AT_A_TIME)] {
+        let removals = stream::iter(names).map(|name| async move {
+            let removed = reconciler.grant(&name).await;
+            (name, removed)
+        });
+        let mut removals = removals.buffer_unordered(at_a_time);
+        while let Some((name, removed)) = removals.next().await {
+            match removed {
+                Ok(removed) => swept.removed += removed,
+                Err(error @ ReconcileError::Apply(ApplyError::NotLeading)) => return Err(error),
+                // An object that cannot be removed must not delay the others or the start of the work.
+                Err(error) => {
+                    warn!(object = %name, error = report(&error), "not removed; it is tried again");
+                    reconciler.queue.wake(Job::Grant(name), Urgency::Urgent);
+                    swept.left += 1;
+                }
             }
         }
     }

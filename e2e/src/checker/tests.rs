@@ -87,6 +87,10 @@ fn policy() -> Value {
     })
 }
 
+fn rules() -> Value {
+    json!([{"resources": ["connectors/apis/v1/pod/team/job"], "verbs": ["*"]}])
+}
+
 fn status(phase: &str, state: &str) -> Value {
     let reference = |name: &str, kind: &str| {
         json!({
@@ -97,7 +101,7 @@ fn status(phase: &str, state: &str) -> Value {
         "phase": phase, "evidence": if state.is_empty() { "" } else { "sha256:1" },
         "policies": [{
             "policy": policy(), "checkRefs": [reference("sign", "SignOff"), reference("config", "ConfigMap")],
-            "grant": {"state": state},
+            "grant": {"state": state, "rules": rules()},
         }],
     })
 }

@@ -132,12 +132,12 @@ fn a_terminating_pod_gets_nothing_new() {
     });
     assert_eq!(seen["status"]["phase"], "Pending");
     assert_eq!(condition(&seen, "Ready"), Some(("False", "PodTerminating")));
-    assert_eq!(gate.grants(&uid(&request)), Vec::<String>::new());
+    gate.assert_unbound(&uid(&request));
     assert!(!gate.may_use("job"));
     gate.wait_for_request("mine", "to end with the pod", |request| {
         request["status"]["phase"] == "Ended"
     });
-    assert_eq!(gate.grants(&uid(&request)), Vec::<String>::new());
+    gate.wait_until_nothing_is_left(&uid(&request));
 }
 
 #[test]

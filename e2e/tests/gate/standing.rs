@@ -95,7 +95,7 @@ fn a_request_ends_by_a_standing_permission_and_is_made_anew_when_that_is_gone() 
         Some(("False", "StandingPermission"))
     );
     assert!(ended["status"]["endedAt"].is_string(), "{ended}");
-    assert_eq!(gate.grants(&uid(&first)), Vec::<String>::new());
+    gate.wait_until_nothing_is_left(&uid(&first));
     gate.wait_for_event("AccessRequest", &name(&first), "AccessEnded");
     gate.wait_for_event("Pod", "job", "AccessEnded");
     let other = gate.request_for("job", "other");

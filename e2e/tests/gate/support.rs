@@ -384,11 +384,23 @@ impl Gate {
 
     /// Waits until the access is gone and no grant of the request is left. The observer judges that no grant follows.
     pub(crate) fn wait_for_no_access(&self, pod: &str, request_uid: &str) {
-        wait_until("the grant to be gone", || {
-            self.grants(request_uid).is_empty()
-        });
+        self.wait_until_nothing_is_left(request_uid);
         wait_until("the API server to refuse the access", || !self.may_use(pod));
         assert_eq!(self.grants(request_uid), Vec::<String>::new());
+    }
+
+    /// Fails if an account is bound to a Role of a request. A Role alone may wait for its approval, and gives nothing.
+    pub(crate) fn assert_unbound(&self, request_uid: &str) {
+        let objects = self.grant_objects(request_uid);
+        let bindings = objects.iter().filter(|(kind, _)| *kind == ROLE_BINDING);
+        assert_eq!(bindings.count(), 0, "{objects:?}");
+    }
+
+    /// Waits until the Roles and `RoleBindings` of a request are gone: their removal follows the status that ends it.
+    pub(crate) fn wait_until_nothing_is_left(&self, request_uid: &str) {
+        wait_until("nothing of the grant to be left", || {
+            self.grants(request_uid).is_empty()
+        });
     }
 
     /// The grants of a request, as `kind/name`.

@@ -75,7 +75,7 @@ fn a_pod_that_ends_while_it_is_off_still_loses_its_access() {
     let off = installation.switch("false");
     gate.set_approval("yes-2", "late", Approval::SignOff, "approved");
     gate.wait_for_reason("late", "Ready", "ApprovalsDisabled");
-    assert_eq!(gate.grants(&uid(&late)), Vec::<String>::new());
+    gate.assert_unbound(&uid(&late));
     gate.wait_for_output("late");
 
     gate.delete(POD, "job");

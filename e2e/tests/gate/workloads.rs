@@ -148,7 +148,7 @@ fn pods_of_every_shape_wait_at_their_mounts_and_find_their_files() {
     gate.delete_pod_and_wait("gone", PATIENCE);
     gate.pod_ended("gone");
     gate.wait_for_phase_of(&request, "Ended");
-    assert_eq!(gate.grants(&uid(&request)), Vec::<String>::new());
+    gate.wait_until_nothing_is_left(&uid(&request));
     for pod in &waiting {
         let status = gate.object(POD, pod)["status"].take();
         assert_eq!(status["phase"], "Pending", "{pod}: {status}");

@@ -42,6 +42,7 @@ impl Protocol {
                 Self::after_removal(&mut work, &plan, i + 1)
             }
             Step::Create(i, kind) => self.create(state, &work, &plan, (i, kind), call),
+            Step::Prepare(i) => prepare(state, &work, &plan, i, call),
             Step::Adopt(i, kind) => self.adopt(state, &work, &plan, (i, kind), call),
             Step::Clear(i, kind) => {
                 let policy = plan.grants[usize::from(i)].0;
@@ -116,7 +117,9 @@ impl Protocol {
 
     fn after_all_removed(plan: &Planned) -> Option<Step> {
         if !plan.grants.is_empty() {
-            Some(Step::Create(0, Kind::Role))
+            Some(first_create(plan, 0))
+        } else if !plan.prepares.is_empty() {
+            Some(Step::Prepare(0))
         } else if plan.finish {
             Some(Step::Gone(0, 0))
         } else if plan.delete {
@@ -257,9 +260,7 @@ impl Protocol {
     ) -> Step {
         match kind {
             Kind::Role => Step::Create(i, Kind::Binding),
-            Kind::Binding if usize::from(i) + 1 < plan.grants.len() => {
-                Step::Create(i + 1, Kind::Role)
-            }
+            Kind::Binding if usize::from(i) + 1 < plan.grants.len() => first_create(plan, i + 1),
             Kind::Binding => self.confirm_unread(state, work),
         }
     }
@@ -296,6 +297,28 @@ impl Protocol {
                 .tables
                 .is_exactly(work.id, work.current, policy, kind, form)
     }
+}
+
+/// The first write of a grant: a Role that was seen as decided is not written again.
+fn first_create(plan: &Planned, i: u8) -> Step {
+    let (policy, _) = plan.grants[usize::from(i)];
+    let kind = if plan.has_role & 1 << policy == 0 {
+        Kind::Role
+    } else {
+        Kind::Binding
+    };
+    Step::Create(i, kind)
+}
+
+/// Writes a Role that nobody is bound to. A failure has no consequence.
+fn prepare(state: &mut State, work: &Applying, plan: &Planned, i: u8, call: Call) -> Option<Step> {
+    let (policy, form) = plan.prepares[usize::from(i)];
+    let objects = &mut state.world.grants[work.id.index()][usize::from(policy)];
+    if call != Call::Refused && !objects.has(Kind::Role) {
+        objects.role = form;
+    }
+    let next = i + 1;
+    (usize::from(next) < plan.prepares.len()).then_some(Step::Prepare(next))
 }
 
 fn is_as_decided(state: &State, work: &Applying) -> bool {

@@ -148,6 +148,8 @@ pub(super) enum Step {
     Remove(u8),
     /// The Role or RoleBinding of one of the grants.
     Create(u8, Kind),
+    /// One of the Roles that are written in advance.
+    Prepare(u8),
     /// The object already exists: it is read.
     Adopt(u8, Kind),
     /// The existing object differs: both objects of the grant are deleted.

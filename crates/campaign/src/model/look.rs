@@ -54,13 +54,14 @@ impl Tables {
             };
             let planned = self.observed(seen, freshness).map(|observed| {
                 let plan = plan::plan(&observed, Now { wall, mono }, TERMS);
-                self.small(&observed.request, &plan)
+                self.small(&observed, &plan)
             });
             self.plan_number(&planned.unwrap_or_default())
         })
     }
 
-    fn small(&self, request: &AccessRequest, plan: &Plan) -> Planned {
+    fn small(&self, observed: &Observed, plan: &Plan) -> Planned {
+        let request = &observed.request;
         let mut small = Planned {
             look_live: plan.look_live,
             status: plan.status.as_ref().map(|status| self.number(Some(status))),
@@ -84,10 +85,19 @@ impl Tables {
                         .extend(policy_under(name).map(|policy| (kind, policy)));
                 }
                 Action::Grant(grant) => {
-                    let policy = policy_of(&grant.policy_uid);
+                    let Some(policy) = policy_of(&grant.policy_uid) else {
+                        continue;
+                    };
+                    small.grants.push((policy, objects::form(&grant.role)));
+                    if grant::is_there(GrantKind::Role, grant, &observed.grants) {
+                        small.has_role |= 1 << policy;
+                    }
+                }
+                Action::Prepare(role) => {
+                    let policy = policy_under(role.metadata.name.as_deref().unwrap_or_default());
                     small
-                        .grants
-                        .extend(policy.map(|it| (it, objects::form(grant))));
+                        .prepares
+                        .extend(policy.map(|it| (it, objects::form(role))));
                 }
                 Action::Finish => small.finish = true,
                 Action::DeleteRequest => small.delete = true,

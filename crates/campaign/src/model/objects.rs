@@ -12,8 +12,9 @@ use evaluation_api::{
     verdict,
 };
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::rbac::v1::Role;
 use request_controller::{
-    grant::{self, Grant},
+    grant,
     seen::{GrantKind, Managed, ManagedObject},
     snapshot,
 };
@@ -188,10 +189,10 @@ fn rules(slot: usize, form: u8) -> (String, Vec<String>) {
     )
 }
 
-/// The number of the rules of a grant.
+/// The number of the rules of a Role.
 #[must_use]
-pub(super) fn form(grant: &Grant) -> u8 {
-    let rules = grant.role.rules.iter().flatten();
+pub(super) fn form(role: &Role) -> u8 {
+    let rules = role.rules.iter().flatten();
     let verbs = rules.flat_map(|rule| &rule.verbs).count();
     if verbs == 1 { 1 } else { 2 }
 }
@@ -302,6 +303,7 @@ pub(super) fn managed(id: RequestId, policy: u8, kind: Kind, form: u8) -> Option
         policy: Opaque(snapshot::snapshot(&self::policy(policy, life)?)),
         check_refs: vec![],
         check_refs_left_out: None,
+        prepared_rules: vec![],
         grant: Some(PolicyGrant {
             state: GrantState::Granting,
             reason: None,

@@ -142,6 +142,7 @@ impl Protocol {
                 self.applying(
                     &Reading {
                         same,
+                        theirs: still_there(state, &seen),
                         ..nothing_read(seen)
                     },
                     plan,
@@ -424,6 +425,20 @@ impl Protocol {
                 .iter()
                 .any(|it| it.role != 0 && !it.binding)
     }
+}
+
+/// The objects that caches show and that still exist: a bit for each.
+fn still_there(state: &State, seen: &Seen) -> u8 {
+    let live = state.world.grants[seen.id.index()];
+    let mut there = 0;
+    for (policy, (shown, live)) in (0..).zip(seen.objects.iter().zip(live)) {
+        for kind in Kind::ALL {
+            if shown.has(kind) && live.has(kind) {
+                there |= kind.bit(policy);
+            }
+        }
+    }
+    there
 }
 
 fn nothing_read(seen: Seen) -> Reading {

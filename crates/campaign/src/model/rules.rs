@@ -7,7 +7,7 @@ use super::{
     Protocol,
     doing::{Applying, Doing, Step, Sweep},
     objects,
-    state::{Check, Kind, Life, POLICIES, RequestId, SLOTS, State, Stored},
+    state::{Check, Kind, Life, Objects, POLICIES, RequestId, SLOTS, State, Stored},
 };
 
 /// A rule that a step can break.
@@ -126,10 +126,11 @@ impl Protocol {
             || state.world.all_grants().all(|(id, policy, there)| {
                 let full = there.binding && there.role != 0;
                 let none = !there.binding && there.role == 0;
+                let prepared = self.is_prepared(state, id, policy, there);
                 match self.wanted(state, id, policy) {
                     Some(true) => full && self.phase(state, id) == Some(Phase::Granted),
-                    Some(false) => none,
-                    None => full || none,
+                    Some(false) => none || prepared,
+                    None => full || none || prepared,
                 }
             })
     }
@@ -138,8 +139,37 @@ impl Protocol {
     pub(super) fn is_clean(&self, state: &State) -> bool {
         !self.is_quiet(state)
             || state.world.all_grants().all(|(id, policy, there)| {
-                !there.binding && there.role == 0 || self.wanted(state, id, policy) != Some(false)
+                !there.binding && there.role == 0
+                    || self.wanted(state, id, policy) != Some(false)
+                    || self.is_prepared(state, id, policy, there)
             })
+    }
+
+    /// A Role without a binding may stay while its request waits for that policy, with the policy's present rules.
+    fn is_prepared(&self, state: &State, id: RequestId, policy: u8, there: Objects) -> bool {
+        let world = &state.world;
+        let is_open = |stored: Stored| {
+            let known = self.tables.status(stored.status);
+            !known.is_terminal() && known.prepared & 1 << policy != 0
+        };
+        !there.binding
+            && world.request(id).is_some_and(is_open)
+            && world.pod_of(id) == Life::Running
+            && objects::connector_uid(world.connector).is_some()
+            && objects::form_of(world.policies[usize::from(policy)]) == Some(there.role)
+    }
+
+    /// A Role that was written in advance is bound.
+    pub(super) fn binds_a_prepared_role(&self, state: &State) -> bool {
+        state.controllers.iter().any(|it| {
+            matches!(&it.doing, Doing::Applying(work)
+            if matches!(work.step, Step::Create(i, Kind::Binding) if {
+                let plan = self.tables.plan(work.plan);
+                let (policy, _) = plan.grants[usize::from(i)];
+                plan.has_role & 1 << policy != 0
+                    && self.tables.status(work.decided).prepared & 1 << policy != 0
+            }))
+        })
     }
 
     fn phase(&self, state: &State, id: RequestId) -> Option<Phase> {

@@ -11,7 +11,7 @@ use std::{
 
 use connectors_api::{
     AccessRequest,
-    access_request::{AccessRequestStatus, GrantState, Phase},
+    access_request::{AccessRequestStatus, GrantState, MatchedPolicy, Phase},
     reason::Ready,
 };
 use jiff::Timestamp;
@@ -51,6 +51,8 @@ pub(super) struct Known {
     pub(super) ended: u8,
     /// Of these, those in force.
     pub(super) granted: u8,
+    /// Policies with an entry without a result that describes a Role: a bit for each.
+    pub(super) prepared: u8,
     /// Whether it records that nothing is left.
     pub(super) revoked: bool,
     /// The UID of its connector.
@@ -72,6 +74,10 @@ pub(super) struct Planned {
     pub(super) removes: Vec<(Kind, u8)>,
     /// The grants: policy and rules.
     pub(super) grants: Vec<(u8, u8)>,
+    /// Of these, the policies whose Role was seen as decided: a bit for each.
+    pub(super) has_role: u8,
+    /// The Roles to write in advance: policy and rules.
+    pub(super) prepares: Vec<(u8, u8)>,
     /// All objects must be verified to be gone in the end.
     pub(super) finish: bool,
     /// The request is deleted.
@@ -305,18 +311,22 @@ impl Tables {
 
 impl Known {
     fn of(status: Option<&AccessRequestStatus>) -> Self {
-        let bits = |is: &dyn Fn(GrantState) -> bool| {
+        let bits_of = |is: &dyn Fn(&MatchedPolicy) -> bool| {
             let entries = status.iter().flat_map(|it| &it.policies);
             entries
-                .filter(|entry| entry.grant.as_ref().is_some_and(|it| is(it.state)))
+                .filter(|entry| is(entry))
                 .filter_map(|entry| policy_of(grant::identity(entry)?.1))
                 .fold(0, |bits, policy| bits | 1 << policy)
+        };
+        let bits = |is: &dyn Fn(GrantState) -> bool| {
+            bits_of(&|entry| entry.grant.as_ref().is_some_and(|it| is(it.state)))
         };
         Self {
             phase: status.and_then(|it| it.phase),
             decided: bits(&|_| true),
             ended: bits(&|state| state == GrantState::Ended),
             granted: bits(&|state| state == GrantState::Granted),
+            prepared: bits_of(&|entry| entry.grant.is_none() && !entry.prepared_rules.is_empty()),
             revoked: status.is_some_and(|it| it.revoked_at.is_some()),
             connector: status.and_then(|it| it.connector_uid.clone()),
             makes_way: status.filter(|it| makes_way(it)).and_then(|it| it.ended_at),

@@ -277,6 +277,10 @@ fn writing(protocol: &Protocol, work: &Applying) -> String {
             None => "deletes nothing".to_owned(),
         },
         Step::Create(i, kind) => format!("posts the {kind:?} of policy {}", of(*i)),
+        Step::Prepare(i) => match plan.prepares.get(usize::from(*i)) {
+            Some((policy, _)) => format!("posts the Role of policy {policy} in advance"),
+            None => "posts nothing".to_owned(),
+        },
         Step::Adopt(i, kind) => format!("reads the {kind:?} of policy {} that is there", of(*i)),
         Step::Clear(i, kind) => format!("deletes the {kind:?} of policy {} in its way", of(*i)),
         Step::NotWritten => "writes status that nothing was granted".to_owned(),

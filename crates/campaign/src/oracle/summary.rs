@@ -33,7 +33,7 @@ impl EndState {
             (name, lines(&it))
         });
         let managed = ["rolebindings", "roles"].into_iter().flat_map(|plural| {
-            let all = stage.managed(plural).into_iter();
+            let all = stage.given(plural).into_iter();
             all.map(move |it| {
                 let (request, policy) = (label(&it, "accessRequest"), label(&it, "accessPolicy"));
                 let given = [&it["rules"], &it["subjects"]].map(ToString::to_string);

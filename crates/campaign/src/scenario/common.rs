@@ -100,6 +100,8 @@ pub(super) const fn replicas(
     }
 }
 
+const RBAC: &str = "rbac.authorization.k8s.io";
+
 /// Connector and policy, an asking pod, and an approval without a decision.
 pub(super) fn waiting(stage: &Stage) {
     stage.connector();
@@ -143,7 +145,7 @@ pub(super) fn is(stage: &Stage, phase: &str) -> bool {
 }
 
 pub(super) fn granted(stage: &Stage) -> bool {
-    is(stage, "Granted") && stage.bindings().len() == 1 && stage.managed("roles").len() == 1
+    is(stage, "Granted") && stage.bindings().len() == 1 && stage.given("roles").len() == 1
 }
 
 /// Two policies grant, and both grants are recorded.
@@ -175,7 +177,7 @@ pub(super) fn check_failed(stage: &Stage) -> bool {
 }
 
 pub(super) fn nothing(stage: &Stage) -> bool {
-    stage.bindings().is_empty() && stage.managed("roles").is_empty()
+    stage.bindings().is_empty() && stage.given("roles").is_empty()
 }
 
 pub(super) fn revoked(stage: &Stage) -> bool {
@@ -253,17 +255,26 @@ pub(super) fn grant_objects(stage: &Stage, name: &str, of: Option<(&str, &str)>)
             "connectors.alauda.io/accessPolicyUid": "p-uid",
         });
     }
-    let rbac = "rbac.authorization.k8s.io";
-    stage.put(json!({
-        "apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata,
+    let role = json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": metadata,
         "rules": [{
             "apiGroups": ["connectors.alauda.io"], "verbs": ["*"], "resourceNames": [CONNECTOR],
             "resources": ["connectors/apis/v1/pod/apps/deploy"],
         }],
-    }));
+    });
+    stage.put(role.clone());
+    bind(stage, &role);
+}
+
+/// A `RoleBinding` with the name, the labels and the owner of a Role.
+pub(super) fn bind(stage: &Stage, role: &Value) {
+    let mut metadata = role["metadata"].clone();
+    for field in ["uid", "resourceVersion", "creationTimestamp"] {
+        metadata.as_object_mut().map(|it| it.remove(field));
+    }
     stage.put(json!({
-        "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
-        "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name},
+        "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": metadata["name"]},
         "subjects": [{"kind": "ServiceAccount", "namespace": APPS, "name": "builder"}],
     }));
 }

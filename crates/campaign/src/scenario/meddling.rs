@@ -9,7 +9,7 @@ use super::{
     Step::{Do, Rest, Until},
     common::{
         A_WHILE, APPROVE, BLOWN_UP, DELETE_REQUEST, FINISH, GRANTED, PENDING, REJECT, USUAL,
-        WITHDRAW, WITHDRAW_OTHER, asked_about, asking, blow_up, both_grant, deepen,
+        WITHDRAW, WITHDRAW_OTHER, asked_about, asking, bind, blow_up, both_grant, deepen,
         delete_bindings, grant_objects, granted, nothing, race, rejected, revoked,
         revoked_or_ended, scenario, waiting, waiting_for_two,
     },
@@ -17,7 +17,7 @@ use super::{
 use crate::stage::{APPS, PolicyForm, Stage, TOOLS};
 
 /// Interference by other actors.
-pub(super) const MEDDLING: [Scenario; 21] = [
+pub(super) const MEDDLING: [Scenario; 22] = [
     scenario(
         "binding-is-kept",
         waiting,
@@ -37,6 +37,27 @@ pub(super) const MEDDLING: [Scenario; 21] = [
                     it["metadata"]["finalizers"] = json!([]);
                 });
             }),
+        ],
+        revoked,
+    ),
+    scenario(
+        "bound-while-it-waits",
+        waiting,
+        &[
+            PENDING,
+            Do(
+                "somebody binds the account to the role that waits",
+                |stage| {
+                    stage
+                        .managed("roles")
+                        .iter()
+                        .for_each(|role| bind(stage, role));
+                },
+            ),
+            PENDING,
+            APPROVE,
+            GRANTED,
+            FINISH,
         ],
         revoked,
     ),

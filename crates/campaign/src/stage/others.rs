@@ -156,7 +156,7 @@ impl Stage {
         phase.unwrap_or_default().to_owned()
     }
 
-    /// The number of managed objects of an asker's request: two when it is granted.
+    /// The number of managed objects of an asker's request: two when it is granted, none while it waits.
     #[must_use]
     pub fn held_by(&self, asker: Asker) -> usize {
         let request = self
@@ -168,7 +168,7 @@ impl Stage {
             it["metadata"]["labels"][label] == request["metadata"]["uid"]
                 && it["metadata"]["namespace"] == asker.owner
         };
-        let all = ["roles", "rolebindings"].map(|plural| self.managed(plural));
+        let all = ["roles", "rolebindings"].map(|plural| self.given(plural));
         all.iter().flatten().filter(|it| is_its(it)).count()
     }
 

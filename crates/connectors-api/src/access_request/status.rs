@@ -123,6 +123,11 @@ pub struct MatchedPolicy {
     /// which any one suffices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check_refs_left_out: Option<i32>,
+    /// The rules of a Role that is written while the checks are awaited, so that the grant is quicker. No RoleBinding
+    /// refers to it, so it gives nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub prepared_rules: Vec<GrantedRule>,
     /// The result of the policy for this request. Absent while its checks are awaited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<PolicyGrant>,

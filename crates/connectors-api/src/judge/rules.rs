@@ -1,12 +1,14 @@
 //! The rules that are granted once the checks pass: they name connectors, and the asking pod.
 
+use serde_json::json;
 use thiserror::Error;
 
 use super::RulesReason;
 use crate::access_policy::{GrantedPermissions, RoleRule};
+use crate::access_request::GrantedRule;
 use crate::names::GROUP;
 use crate::template::{RenderResourceError, ResourceTemplate, ResourceTemplateError, TemplateData};
-use crate::{AccessResource, Permission};
+use crate::{AccessPolicy, AccessResource, Permission};
 
 /// One rule of the Role to be written. The policy cannot choose its API group and its resource name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +61,27 @@ impl NoRules {
             Self::Permission { .. } => RulesReason::WrongPermission,
             Self::NoResource | Self::Template(_) | Self::Resource(_) => RulesReason::WrongResource,
         }
+    }
+}
+
+/// The rules that a policy grants to a pod once its checks pass, if it has any. They depend on no check object.
+#[must_use]
+pub fn rules_of_pod(
+    policy: &AccessPolicy,
+    namespace: &str,
+    name: &str,
+) -> Option<Vec<GrantedRule>> {
+    let granted = policy.spec.check_granted_permission.as_ref()?;
+    let rules = RuleTemplates::of(granted.spec.permissions.clone());
+    let pod = json!({"metadata": {"namespace": namespace, "name": name}});
+    let rules = rules.render(policy.spec.permission, &TemplateData::of(pod));
+    Some(rules.ok()?.into_iter().map(GrantedRule::from).collect())
+}
+
+impl From<RenderedRule> for GrantedRule {
+    fn from(RenderedRule { verbs, resources }: RenderedRule) -> Self {
+        let resources = resources.iter().map(ToString::to_string).collect();
+        Self { resources, verbs }
     }
 }
 

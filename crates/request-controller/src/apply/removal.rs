@@ -1,6 +1,6 @@
 //! Removals: objects that no request describes are deleted, each independently of the success of the others.
 
-use connectors_api::AccessRequest;
+use connectors_api::{AccessRequest, access_request::MatchedPolicy};
 use tracing::warn;
 
 use super::{Applier, ApplyError};
@@ -102,7 +102,8 @@ impl Applier {
         removed.map(|_| ())
     }
 
-    /// Removes both managed objects of every policy that ever granted, and confirms that they are gone.
+    /// Removes both managed objects of every policy that ever granted or prepared a Role, and confirms that they are
+    /// gone.
     pub(super) async fn make_sure_it_is_gone(
         &self,
         request: &AccessRequest,
@@ -111,7 +112,8 @@ impl Applier {
         let uid = request.metadata.uid.as_deref().unwrap_or_default();
         let entries = request.status.iter().flat_map(|it| &it.policies);
         let mut all = Ok(());
-        for entry in entries.filter(|entry| entry.grant.is_some()) {
+        let has_objects = |it: &&MatchedPolicy| it.grant.is_some() || !it.prepared_rules.is_empty();
+        for entry in entries.filter(has_objects) {
             let Some((_, policy)) = grant::identity(entry) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! What a conflict of a status leads to.
+//! What a conflict of a status leads to, and what is written in advance.
 
 use connectors_api::access_request::Phase;
 use serde_json::{Value, json};
@@ -69,4 +69,54 @@ async fn only_a_live_read_takes_a_written_grant_back() {
         assert_eq!(confirmed.is_ok(), is_kept);
         assert_eq!(cluster.managed().is_empty(), !is_kept);
     }
+}
+
+/// Where the definition of an older version is installed, the API server drops the field of the status.
+#[tokio::test]
+async fn no_role_is_prepared_that_the_stored_status_does_not_describe() {
+    let cluster = Cluster::new();
+    cluster.look().await.unwrap();
+    let described = request(&cluster);
+    let entry = &described.status.as_ref().unwrap().policies[0];
+    let role = grant::prepared(&described, entry).unwrap().role;
+    cluster
+        .server
+        .remove("roles", role.metadata.name.as_deref().unwrap());
+    let mut dropped = described.clone();
+    dropped.status.as_mut().unwrap().policies[0].prepared_rules = vec![];
+    let applier = cluster.controller().applier;
+    for (stored, roles) in [(dropped, 0), (described, 1)] {
+        applier.prepare(&stored, std::slice::from_ref(&role)).await;
+        assert_eq!(cluster.server.all("roles").len(), roles);
+    }
+}
+
+/// A grant writes what is missing, so a request waits for its place only for a moment.
+#[tokio::test(start_paused = true)]
+async fn no_role_is_prepared_while_many_others_are() {
+    let cluster = Cluster::new();
+    let controller = cluster.controller();
+    let places = u32::try_from(IN_ADVANCE).unwrap();
+    let places = controller.applier.preparing.acquire_many(places).await;
+    let begun = tokio::time::Instant::now();
+    controller
+        .request(&Cluster::request(), begun)
+        .await
+        .unwrap();
+    assert_eq!(cluster.phase(), "Pending");
+    assert_eq!(cluster.server.all("roles").len(), 0);
+    assert_eq!(begun.elapsed(), IN_ADVANCE_FOR);
+    drop(places);
+    assert_eq!(controller.applier.preparing.available_permits(), IN_ADVANCE);
+}
+
+/// The API server takes seconds where the progress of its watches is slow.
+#[tokio::test(start_paused = true)]
+async fn a_role_that_takes_long_to_prepare_keeps_no_worker_from_grants() {
+    let cluster = Cluster::new();
+    cluster.server.ignore("POST roles");
+    let begun = tokio::time::Instant::now();
+    cluster.look().await.unwrap();
+    assert_eq!(cluster.phase(), "Pending");
+    assert_eq!(begun.elapsed(), IN_ADVANCE_FOR);
 }

@@ -157,14 +157,21 @@ fn unread_role() -> Managed {
     }
 }
 
+fn unread_binding() -> Managed {
+    Managed {
+        object: crate::seen::ManagedObject::RoleBinding(Err(crate::seen::Unread)),
+        ..unread_role()
+    }
+}
+
 #[test]
 fn what_a_deleted_request_held_is_looked_at() {
     let mut state = with(&granted());
-    let role = unread_role();
+    let binding = unread_binding();
     let grant = Name::new("tools", "car-1");
     let urgent = (Job::Grant(grant.clone()), Urgency::Urgent);
     assert_eq!(
-        state.grant(GrantKind::Role, &grant, Some(&role)),
+        state.grant(GrantKind::RoleBinding, &grant, Some(&binding)),
         std::slice::from_ref(&urgent)
     );
     let (gone, wakes) = state.request_gone(&name());
@@ -197,12 +204,17 @@ fn a_managed_object_is_looked_at_unless_its_request_describes_it() {
         metadata: grant.role.metadata.clone(),
         object: crate::seen::ManagedObject::Role(Ok(grant.role)),
     };
-    let look = vec![(Job::Grant(key.clone()), Urgency::Urgent)];
+    // No RoleBinding refers to it.
+    let look = vec![(Job::Grant(key.clone()), Urgency::Normal)];
     let other = json!([{"resources": ["connectors/proxy/v1/pod/apps/p"], "verbs": ["*"]}]);
+    let waits = |rules: &Value| json!({"phase": "Pending", "policies": [{"policy": policy, "preparedRules": rules}]});
     for (known, expected) in [
         (Some(described.clone()), vec![]),
         // Between the decision and its confirmation.
         (Some(status("Pending", "Granting", &rules)), vec![]),
+        // Written in advance.
+        (Some(waits(&rules)), vec![]),
+        (Some(waits(&other)), look.clone()),
         (Some(status("Granted", "Ended", &rules)), look.clone()),
         (Some(status("Revoked", "Granted", &rules)), look.clone()),
         (Some(status("Granted", "Granted", &other)), look.clone()),
@@ -229,13 +241,35 @@ fn a_managed_object_is_looked_at_unless_its_request_describes_it() {
     }
 }
 
+/// A Role alone gives nothing, so its look waits behind what may have to be revoked.
+#[test]
+fn a_managed_role_is_looked_at_with_urgency_only_beside_its_binding() {
+    let key = Name::new("tools", "car-1");
+    let (role, binding) = (unread_role(), unread_binding());
+    let look = |urgency| vec![(Job::Grant(key.clone()), urgency)];
+    let mut state = State::default();
+    let alone = state.grant(GrantKind::Role, &key, Some(&role));
+    assert_eq!(alone, look(Urgency::Normal));
+    let bound = state.grant(GrantKind::RoleBinding, &key, Some(&binding));
+    assert_eq!(bound, look(Urgency::Urgent));
+    let again = state.grant(GrantKind::Role, &key, Some(&role));
+    assert_eq!(again, look(Urgency::Urgent));
+    let uid = role
+        .label(connectors_api::labels::ACCESS_REQUEST_UID)
+        .unwrap();
+    let all = state.grants_under(uid);
+    assert!(all.iter().all(|it| it.1 == Urgency::Urgent), "{all:?}");
+    let _ = state.grant(GrantKind::RoleBinding, &key, None);
+    assert_eq!(state.grants_under(uid), look(Urgency::Normal));
+}
+
 #[test]
 fn a_request_that_takes_the_name_of_another_wakes_what_the_other_held() {
     let mut state = with(&granted());
     let role = unread_role();
     let key = Name::new("tools", "car-1");
     let _ = state.grant(GrantKind::Role, &key, Some(&role));
-    let look = (Job::Grant(key), Urgency::Urgent);
+    let look = (Job::Grant(key), Urgency::Normal);
     let same = state.request(&name(), Ok(request("r", "r-uid", &Value::Null)));
     assert!(!same.contains(&look), "{same:?}");
     let other = state.request(&name(), Ok(request("r", "other-uid", &Value::Null)));

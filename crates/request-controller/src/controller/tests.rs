@@ -65,7 +65,7 @@ async fn a_process_that_starts_is_elected_grants_what_was_approved_and_shows_it(
 
 #[tokio::test]
 async fn jobs_of_one_namespace_take_half_of_the_workers_of_a_lane() {
-    for (urgency, most) in [(Urgency::Urgent, 6), (Urgency::Normal, 12)] {
+    for (urgency, most) in [(Urgency::Urgent, 6), (Urgency::Normal, 32)] {
         let queue = queue(Arc::default());
         queue.open(urgency);
         for number in 0..100 {

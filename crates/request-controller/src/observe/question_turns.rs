@@ -24,9 +24,9 @@ const ASKED_BEFORE_GRANT: usize = MOST_OBJECT_CALLS / 2;
 const ASKED_FOR_ONE: usize = 3;
 /// The limit of concurrent live observations that may grant, where answers come at once. Each holds up to some megabytes
 /// of objects.
-const LIVE: usize = 24;
+const LIVE: usize = 32;
 /// The same for one namespace.
-const LIVE_FOR_ONE: usize = 8;
+const LIVE_FOR_ONE: usize = 16;
 /// The same where answers are slow, of all namespaces. Such observations take no place from the others.
 const LIVE_SLOW: usize = 12;
 /// An observation that waits longer for its turn fails, and is repeated later: its worker has other jobs.

@@ -18,7 +18,7 @@ use super::{
     conditions::{self, Conditions},
     disclosure::Disclosure,
     policy::{self, Followed, Moment, PolicyProgress, Waiting},
-    tell,
+    prepared, tell,
 };
 use crate::{
     evidence::ListRoom,
@@ -198,7 +198,21 @@ fn follow(at: Moment<'_>, entries: &[MatchedPolicy]) -> Vec<Followed> {
     let room = MOST_PER_CONNECTOR.saturating_sub(followed.len());
     let open: Vec<_> = open.take(room).collect();
     let list = ListRoom::shared_by(open.len());
-    followed.extend(open.into_iter().map(|it| policy::open(at, it, list)));
+    let mut open: Vec<_> = open
+        .into_iter()
+        .map(|it| (it, policy::open(at, it, list)))
+        .collect();
+    // A Role in advance delays no grant.
+    let mut all = followed.iter().chain(open.iter().map(|it| &it.1));
+    let grants = all.any(|it| it.standing == PolicyProgress::Granting);
+    let may_begin = at.may_grant && status.granted_at.is_none() && !grants;
+    let mut room = prepared::MOST;
+    for (policy, one) in &mut open {
+        if room > 0 && prepared::add(at, policy, one, may_begin) {
+            room -= 1;
+        }
+    }
+    followed.extend(open.into_iter().map(|it| it.1));
     bound_refused(&mut followed);
     // A fixed order, so that an unchanged status is not written again.
     let key = |it: &Followed| {

@@ -262,6 +262,7 @@ pub(super) fn open(at: Moment<'_>, policy: &PolicySeen, room: ListRoom) -> Follo
             policy: Opaque(snapshot),
             check_refs: vec![],
             check_refs_left_out: None,
+            prepared_rules: vec![],
             grant: None,
         };
         listed.put_into(&mut entry);
@@ -340,6 +341,7 @@ fn granting(policy: &PolicySeen, answer: &PolicyAnswer, followed: &Followed) -> 
         policy: Opaque(snapshot::snapshot(&policy.policy.policy)),
         check_refs: listed.refs,
         check_refs_left_out: listed.left_out,
+        prepared_rules: vec![],
         grant: Some(PolicyGrant {
             state: GrantState::Granting,
             reason: None,

@@ -115,9 +115,12 @@ pub(super) fn expires_at(policies: &[MatchedPolicy]) -> Option<Timestamp> {
 pub fn finished(request: &AccessRequest, now: Timestamp) -> Option<AccessRequestStatus> {
     let status = request.status.as_ref()?;
     let is_open = status.phase == Some(Phase::Revoked) && status.revoked_at.is_none();
-    is_open.then(|| AccessRequestStatus {
-        revoked_at: Some(now),
-        ..status.clone()
+    is_open.then(|| {
+        let mut status = status.clone();
+        status.revoked_at = Some(now);
+        let entries = status.policies.iter_mut();
+        entries.for_each(|it| it.prepared_rules.clear());
+        status
     })
 }
 

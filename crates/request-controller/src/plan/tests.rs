@@ -5,6 +5,7 @@ mod evidence;
 mod gate;
 mod keep;
 mod lasting;
+mod prepared;
 mod properties;
 mod rows;
 mod scene;

@@ -390,6 +390,11 @@ impl Cluster {
             .to_owned()
     }
 
+    /// True while no account is bound to anything. A Role alone gives nothing.
+    pub(crate) fn gives_nothing(&self) -> bool {
+        self.server.all("rolebindings").is_empty()
+    }
+
     /// Names of all managed objects, the bindings first.
     pub(crate) fn managed(&self) -> Vec<String> {
         ["rolebindings", "roles"]

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::{Case, Judgement, between};
 use crate::checker::{
-    facts::{Mark, Place, Read, Request, list, text},
-    grant::Grant,
+    facts::{Mark, Place, Read, Request, StatusWrite, list, text},
+    grant::{Grant, Kind},
     report::Rule,
     wire,
 };
@@ -29,6 +29,12 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
             say("its request was not seen".to_owned(), &[]);
             continue;
         };
+        if is_prepared(case, grant, request) {
+            continue;
+        }
+        if binds_another_role(case, grant, request) {
+            say("its Role has other rules than were decided".to_owned(), &[]);
+        }
         let tuple = &request.tuple;
         let connectors = place(wire::GROUP, "connectors", &tuple.namespace);
         let policies = place(wire::GROUP, "accesspolicies", &tuple.namespace);
@@ -106,20 +112,66 @@ pub(super) fn judge(case: &Case<'_>, judgement: &mut Judgement) {
     }
 }
 
+/// True for a Role that was written while its approval was awaited, as a status before it says. It gives nothing before its
+/// `RoleBinding`, which is judged.
+fn is_prepared(case: &Case<'_>, grant: &Grant, request: &Request) -> bool {
+    let entry = last_status(case, grant, request).and_then(|it| it.policy(grant.policy_uid()));
+    let said = |it: &Value| has_rules(grant, list(it, "/preparedRules"));
+    grant.kind == Kind::Role && entry.is_some_and(|it| it["grant"].is_null() && said(it))
+}
+
+/// True for a `RoleBinding` to a Role that was written in advance, and has other rules than the status before says.
+fn binds_another_role(case: &Case<'_>, grant: &Grant, request: &Request) -> bool {
+    let Some(entry) =
+        last_status(case, grant, request).and_then(|it| it.policy(grant.policy_uid()))
+    else {
+        return false;
+    };
+    let is_gone = |it: &Grant| {
+        let gone = it.gone.as_ref();
+        gone.is_some_and(|gone| gone.done <= grant.mark.begun)
+    };
+    let mut roles = case.grants().filter(|it| {
+        (&it.namespace, &it.name) == (&grant.namespace, &grant.name)
+            && it.mark.begun <= grant.mark.begun
+            && is_prepared(case, it, request)
+            && !is_gone(it)
+    });
+    let decided = list(entry, "/grant/rules");
+    grant.kind == Kind::RoleBinding && roles.any(|role| !has_rules(role, decided))
+}
+
+/// True when a Role has the resources and verbs of these rules, in their order.
+fn has_rules(role: &Grant, rules: &[Value]) -> bool {
+    let own = list(&role.object, "/rules");
+    let same = |(own, said): (&Value, &Value)| {
+        own["resources"] == said["resources"] && own["verbs"] == said["verbs"]
+    };
+    !rules.is_empty() && own.len() == rules.len() && own.iter().zip(rules).all(same)
+}
+
 /// The grant's policy in the last status that a controller wrote before, and that write.
 fn evidence<'a>(
     case: &Case<'a>,
     grant: &Grant,
     request: &'a Request,
 ) -> Option<(&'a Value, &'a Mark)> {
-    let mut writes = request.statuses.iter().filter(|write| {
-        write.mark.begun < grant.mark.begun && case.settings.controllers.contains(&write.user)
-    });
-    let last = writes.next_back()?;
+    let last = last_status(case, grant, request)?;
     if text(&last.status, "/evidence").is_empty() {
         return None;
     }
     Some((last.policy(grant.policy_uid())?, &last.mark))
+}
+
+fn last_status<'a>(
+    case: &Case<'a>,
+    grant: &Grant,
+    request: &'a Request,
+) -> Option<&'a StatusWrite> {
+    let mut writes = request.statuses.iter().filter(|write| {
+        write.mark.begun < grant.mark.begun && case.settings.controllers.contains(&write.user)
+    });
+    writes.next_back()
 }
 
 /// The faults of a policy's checks.

@@ -363,3 +363,36 @@ fn who_writes_standing_permissions_grants_nothing_to_a_request() {
     .report();
     assert!(report.to_string().contains("mallory"), "{report}");
 }
+
+/// A Role that was written while its approval was awaited, after a status with these rules.
+fn prepared(rules: Value) -> World {
+    world()
+        .edit("status-pending", |event| {
+            let entry = &mut event["responseObject"]["status"]["policies"][0];
+            entry["grant"] = Value::Null;
+            entry["preparedRules"] = rules;
+        })
+        .moved(ROLE, 2_000)
+}
+
+#[test]
+fn a_role_may_be_written_in_advance_where_a_status_says_so_and_its_binding_may_not() {
+    let other = json!([{"resources": ["connectors/apis/v1/pod/team/job"], "verbs": ["get"]}]);
+    prepared(rules()).keeps();
+    for wrong in [Value::Null, json!([]), other] {
+        prepared(wrong).breaks(Rule::Fresh, "was not read before");
+    }
+    prepared(rules())
+        .moved(BINDING, 2_010)
+        .breaks(Rule::Fresh, "was not read before");
+}
+
+#[test]
+fn a_binding_to_a_prepared_role_needs_the_rules_that_were_decided() {
+    prepared(rules())
+        .edit(EVIDENCE, |event| {
+            let policy = &mut event["responseObject"]["status"]["policies"][0];
+            policy["grant"]["rules"][0]["verbs"] = json!(["get"]);
+        })
+        .breaks(Rule::Fresh, "its Role has other rules than were decided");
+}

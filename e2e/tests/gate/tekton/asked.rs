@@ -41,7 +41,7 @@ fn an_approval_with_retries_is_asked_for_once() {
     let asked = uid(&live.gate.object(APPROVAL_TASK, "run-wait"));
     live.answer("run-wait", "alice", None, "reject").unwrap();
     let request = live.gate.wait_for_phase(POD_NAME, "Rejected");
-    assert_eq!(live.gate.grants(&uid(&request)), Vec::<String>::new());
+    live.gate.wait_until_nothing_is_left(&uid(&request));
     wait_until("the task to have failed for good", || {
         let run = live.gate.object(PIPELINE_RUN, "run");
         let counts = run["status"]["conditions"][0]["message"].as_str();

@@ -70,11 +70,7 @@ fn is_tried(forgery: &Forgery, number: usize) -> bool {
     let request = wait_for_word(&live.gate, pod, words);
     live.gate.assert_held(pod);
     assert!(!live.gate.may_use(pod), "{name}");
-    assert_eq!(
-        live.gate.grants(&uid(&request)),
-        Vec::<String>::new(),
-        "{name}"
-    );
+    live.gate.assert_unbound(&uid(&request));
     true
 }
 

@@ -417,6 +417,10 @@ impl Draft<'_> {
             if is_open {
                 *entry = policy::closed(entry, reason, now);
             }
+            if phase != Phase::Revoked {
+                // Of a revocation they say what has to be gone before it is recorded as done.
+                entry.prepared_rules.clear();
+            }
         }
         self.status.phase = Some(phase);
         self.status.ended_at = Some(now);

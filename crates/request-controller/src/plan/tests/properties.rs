@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
-use super::scene::{Scene, answer};
+use super::scene::{RESOURCE, Scene, answer};
 use crate::seen::{
-    ConnectorSeen, EvidenceState, Freshness, PodFacts, PodSeen, PolicyJudgement, StandingSeen,
-    TupleSeen,
+    ConnectorSeen, EvidenceState, Freshness, GrantKind, PodFacts, PodSeen, PolicyJudgement,
+    StandingSeen, TupleSeen,
 };
 use crate::{grant, plan::Action};
 
@@ -157,7 +157,9 @@ fn grants(scene: &Scene) -> Vec<grant::Grant> {
         .into_iter()
         .filter_map(|action| match action {
             Action::Grant(grant) => Some(*grant),
-            Action::Remove { .. } | Action::Finish | Action::DeleteRequest => None,
+            Action::Remove { .. } | Action::Prepare(_) | Action::Finish | Action::DeleteRequest => {
+                None
+            }
         })
         .collect()
 }
@@ -218,9 +220,27 @@ proptest! {
                     }
                 }
             }
+            // A Role in advance has the rules of this pod, and takes no grant's place.
+            for action in &plan.actions {
+                let Action::Prepare(role) = action else { continue };
+                let rules = role.rules.iter().flatten();
+                let own = [RESOURCE.to_owned()];
+                prop_assert!(rules.clone().all(|it| it.resources.as_deref() == Some(&own[..])));
+                prop_assert!(scene.seen.config.enabled && grants(&scene).is_empty());
+            }
             // Caches alone neither remove, nor end, nor grant.
             if is_cached {
-                prop_assert!(plan.actions.is_empty());
+                let is_bound = |name: &str| scene.seen.grants.iter().any(|it| {
+                    it.kind() == GrantKind::RoleBinding && it.name() == name
+                });
+                let gives_nothing = |it: &Action| match it {
+                    Action::Prepare(_) => true,
+                    Action::Remove { kind, name, uid } => {
+                        *kind == GrantKind::Role && uid.is_some() && !is_bound(name)
+                    }
+                    Action::Grant(_) | Action::Finish | Action::DeleteRequest => false,
+                };
+                prop_assert!(plan.actions.iter().all(gives_nothing) && !plan.ends);
                 let phase = plan.status.as_ref().and_then(|it| it.phase);
                 prop_assert!(phase == old.phase || !phase.is_some_and(grant::is_terminal));
             }

@@ -11,6 +11,7 @@ use connectors_api::{
     reason::{AccessCheckReady, NOT_JUDGED},
 };
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::rbac::v1::Role;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -262,6 +263,13 @@ impl Scene {
                     next.seen.grants.extend(objects(&grant));
                     grants.push(*grant);
                 }
+                Action::Prepare(role) => {
+                    let is_free =
+                        |it: &Managed| it.name() != role.metadata.name.as_deref().unwrap();
+                    if next.seen.grants.iter().all(is_free) {
+                        next.seen.grants.push(stored_role(*role));
+                    }
+                }
                 Action::Finish => {
                     next.seen.grants.clear();
                     next.seen.request.status = finished(&next.seen.request, self.now.wall);
@@ -321,22 +329,29 @@ fn frozen(request: &AccessRequest, before: &Observed) -> Vec<FrozenSeen> {
 
 /// The two objects of a grant as a server would store them.
 pub(super) fn objects(grant: &grant::Grant) -> [Managed; 2] {
-    let stored = |metadata: &ObjectMeta, kind: GrantKind| ObjectMeta {
-        uid: Some(format!("{}-uid", kind.as_str())),
-        resource_version: Some("7".to_owned()),
-        ..metadata.clone()
-    };
-    let (role, binding) = (grant.role.clone(), grant.binding.clone());
+    let binding = grant.binding.clone();
     [
-        Managed {
-            metadata: stored(&role.metadata, GrantKind::Role),
-            object: ManagedObject::Role(Ok(role)),
-        },
+        stored_role(grant.role.clone()),
         Managed {
             metadata: stored(&binding.metadata, GrantKind::RoleBinding),
             object: ManagedObject::RoleBinding(Ok(binding)),
         },
     ]
+}
+
+fn stored_role(role: Role) -> Managed {
+    Managed {
+        metadata: stored(&role.metadata, GrantKind::Role),
+        object: ManagedObject::Role(Ok(role)),
+    }
+}
+
+fn stored(metadata: &ObjectMeta, kind: GrantKind) -> ObjectMeta {
+    ObjectMeta {
+        uid: Some(format!("{}-uid", kind.as_str())),
+        resource_version: Some("7".to_owned()),
+        ..metadata.clone()
+    }
 }
 
 /// A status as one line: phase, then each condition that was judged as its letters, sign and reason.

@@ -270,10 +270,10 @@ async fn calls(tasks: usize, approvals: usize, needs_proof: bool) -> [usize; 4] 
 #[tokio::test]
 async fn a_proof_reads_run_task_run_and_one_custom_run_for_each_approval() {
     let table = [
-        (0, 1, false, [4, 0, 11, 12]),
-        (50, 8, false, [4, 0, 11, 12]),
-        (0, 1, true, [7, 0, 14, 12]),
-        (50, 8, true, [14, 0, 21, 12]),
+        (0, 1, false, [5, 0, 11, 12]),
+        (50, 8, false, [5, 0, 11, 12]),
+        (0, 1, true, [8, 0, 14, 12]),
+        (50, 8, true, [15, 0, 21, 12]),
     ];
     for (tasks, approvals, needs_proof, expected) in table {
         let calls = calls(tasks, approvals, needs_proof).await;

@@ -42,10 +42,10 @@ fn install(cluster: &Cluster, since: &str) {
         .put("validatingadmissionpolicybindings", binding);
 }
 
-/// The phase, and whether a Role or RoleBinding exists.
+/// The phase, and whether a RoleBinding exists.
 async fn looked(cluster: &Cluster) -> (String, bool) {
     cluster.look().await.unwrap();
-    (cluster.phase(), !cluster.managed().is_empty())
+    (cluster.phase(), !cluster.gives_nothing())
 }
 
 fn granted() -> (String, bool) {
@@ -127,7 +127,7 @@ async fn a_rule_that_was_removed_a_moment_ago_counts_no_more() {
         .remove("validatingadmissionpolicies", CREATOR_RULE);
     look(&controller).await.unwrap();
     assert_eq!(cluster.phase(), "Pending");
-    assert!(cluster.managed().is_empty());
+    assert!(cluster.gives_nothing());
 }
 
 /// However often the remembered one is used meanwhile.

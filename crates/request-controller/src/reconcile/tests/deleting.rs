@@ -37,7 +37,7 @@ async fn what_is_being_deleted_lets_nobody_in_whether_the_caches_know_or_not() {
             for _ in 0..2 {
                 let _ = look(&controller).await;
                 let said = format!("{plural}, caches know: {caches_know}");
-                assert!(cluster.managed().is_empty(), "{said}");
+                assert!(cluster.gives_nothing(), "{said}");
                 assert_ne!(cluster.phase(), "Granted", "{said}");
             }
         }

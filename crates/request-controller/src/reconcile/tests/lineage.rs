@@ -82,7 +82,7 @@ async fn a_request_waits_for_the_last_missing_link_and_is_woken_by_it() {
         let controller = cluster.controller();
         look(&controller).await.unwrap();
         assert_told(&cluster, "which is not there");
-        assert!(cluster.managed().is_empty());
+        assert!(cluster.gives_nothing());
         cluster.server.put(plural, link);
         let wakes = cluster.news(&controller, plural, name);
         let jobs: Vec<_> = wakes.into_iter().map(|(job, _)| job).collect();
@@ -146,7 +146,7 @@ async fn what_the_caches_prove_and_the_api_server_does_not_is_not_granted() {
         cluster.fill(&controller);
         change(&cluster);
         look(&controller).await.unwrap();
-        assert!(cluster.managed().is_empty(), "{words}");
+        assert!(cluster.gives_nothing(), "{words}");
         assert_told(&cluster, words);
     }
 }

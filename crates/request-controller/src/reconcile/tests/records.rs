@@ -396,3 +396,28 @@ async fn each_decision_is_in_the_log_and_once_more_before_its_request_is_deleted
     ];
     assert_eq!(records, expected);
 }
+
+/// A Role may be written by a call that arrives late.
+#[tokio::test]
+async fn a_prepared_role_that_no_cache_knows_is_gone_before_the_end_is_recorded() {
+    let cluster = Cluster::granted().await;
+    let other = crate::grant::name("request-uid", "q-uid");
+    cluster
+        .server
+        .change("accessrequests", "request", |request| {
+            let policies = request["status"]["policies"].as_array_mut().unwrap();
+            let mut waits = policies[0].clone();
+            waits["policy"]["metadata"]["uid"] = "q-uid".into();
+            waits["preparedRules"] = waits["grant"]["rules"].take();
+            waits.as_object_mut().unwrap().remove("grant");
+            policies.push(waits);
+        });
+    let controller = cluster.controller();
+    let mut late = cluster.server.named("roles", &grant_name()).unwrap();
+    late["metadata"]["name"] = other.as_str().into();
+    cluster.server.put("roles", late);
+    end_pod(&cluster.server);
+    look(&controller).await.unwrap();
+    assert!(cluster.status()["revokedAt"].is_string());
+    assert!(cluster.managed().is_empty(), "{:?}", cluster.managed());
+}

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::time::Duration;
 use tonic::Code;
 
-use super::{UPDATE, look};
+use super::{UPDATE, grant_name, look};
 use crate::{
     cache::World,
     grant,
@@ -52,7 +52,8 @@ async fn what_was_heard_is_asked_again_before_it_ends_the_request() {
         ("Ended", &"StandingPermission".into())
     );
     assert!(status["endedAt"].is_string());
-    assert_eq!(cluster.server.writes(), [UPDATE]);
+    let removed = format!("DELETE roles {}", grant_name());
+    assert_eq!(cluster.server.writes(), [UPDATE, removed.as_str()]);
     let asked = cluster.asked.lock().unwrap().clone();
     let [question] = asked.concat().try_into().unwrap();
     assert_eq!(question.subject.namespace, "apps");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::{UPDATE, grant_name};
 use crate::testing::Cluster;
 
 /// The sentence of condition Ready.
@@ -98,5 +99,52 @@ async fn a_look_that_changes_nothing_drops_no_limit_of_what_is_told() {
         cluster.fill(&controller);
         assert_eq!(controller.paces.lock().unwrap().len(), 1);
     }
-    assert_eq!(cluster.server.writes().len(), 1);
+    let prepared = format!("POST roles {}", grant_name());
+    assert_eq!(cluster.server.writes(), [UPDATE, prepared.as_str()]);
+}
+
+/// Whatever keeps the API server from taking it: the grant writes it, and would say what is in its way.
+#[tokio::test]
+async fn a_role_that_cannot_be_prepared_fails_no_look() {
+    let cluster = Cluster::new();
+    let foreign = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": grant_name(), "namespace": "tools", "uid": "foreign"}, "rules": [],
+    });
+    cluster.server.put("roles", foreign);
+    cluster.look().await.unwrap();
+    assert_eq!(cluster.phase(), "Pending");
+    cluster.approval("approved");
+    let error = cluster.look().await.unwrap_err().to_string();
+    assert!(error.contains("is in the way"), "{error}");
+    assert!(cluster.gives_nothing());
+    cluster.server.remove("roles", &grant_name());
+    cluster.look().await.unwrap();
+    assert_eq!(cluster.phase(), "Granted");
+}
+
+/// A prepared Role that is gone is written by the grant.
+#[tokio::test]
+async fn a_prepared_role_that_another_client_removes_or_changes_is_written_anew_by_the_grant() {
+    type Change = fn(&Cluster);
+    let gone: Change = |it| it.server.remove("roles", &grant_name());
+    let emptied: Change = |it| {
+        let no_rules = |role: &mut serde_json::Value| role["rules"] = json!([]);
+        it.server.change("roles", &grant_name(), no_rules);
+    };
+    for change in [gone, emptied] {
+        let cluster = Cluster::new();
+        cluster.look().await.unwrap();
+        change(&cluster);
+        cluster.approval("approved");
+        let mut looks = 0;
+        while cluster.phase() != "Granted" {
+            let _ = cluster.look().await;
+            looks += 1;
+            assert!(looks < 4, "{:?}", cluster.status());
+        }
+        let role = cluster.server.named("roles", &grant_name()).unwrap();
+        let resource = &role["rules"][0]["resources"][0];
+        assert_eq!(resource, crate::testing::cluster::RESOURCE);
+    }
 }
