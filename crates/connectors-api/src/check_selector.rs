@@ -1,4 +1,4 @@
-//! The selectors of a policy's checks, parsed once for all asking pods.
+//! The selectors of a policy's checks and its rules, parsed once for all asking pods.
 //!
 //! The work is bounded in advance: a policy with too many steps in its templates selects nothing.
 
@@ -7,7 +7,9 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::access_policy::Check;
+use crate::access_request::GrantedRule;
 use crate::field_selector::{FieldSelector, FieldSelectorError};
+use crate::judge::rules::RuleTemplates;
 use crate::parse::MOST_SPEC_BYTES;
 use crate::template::{LabelTemplates, LabelTemplatesError, MOST_STEPS_OF_POLICY};
 use crate::{AccessPolicy, AccessPolicySpec};
@@ -35,13 +37,15 @@ pub enum CheckSelectorError {
     Steps,
 }
 
-/// A policy, and the parsed selectors of its checks.
+/// A policy, the parsed selectors of its checks and its parsed rules.
 #[derive(Debug)]
 pub struct CompiledPolicy {
     /// The policy.
     pub policy: AccessPolicy,
     /// In the order of its checks.
     selectors: Arc<[SelectorTemplate]>,
+    /// The rules that are granted once the checks pass, if it has checks.
+    rules: Option<Arc<RuleTemplates>>,
     /// The size of its spec as JSON.
     bytes: usize,
 }
@@ -79,10 +83,12 @@ impl CompiledPolicy {
             || selectors(checks(&policy)),
             |it| Arc::clone(&it.selectors),
         );
+        let rules = same.map_or_else(|| rules(&policy), |it| it.rules.clone());
         let bytes = same.map_or_else(|| json_bytes(&policy.spec), |it| it.bytes);
         Self {
             policy,
             selectors,
+            rules,
             bytes,
         }
     }
@@ -93,10 +99,23 @@ impl CompiledPolicy {
         self.bytes
     }
 
+    /// The rules that it grants to a pod once its checks pass, if it has any.
+    #[must_use]
+    pub fn rules_of_pod(&self, namespace: &str, name: &str) -> Option<Vec<GrantedRule>> {
+        let rules = self.rules.as_ref()?;
+        rules.of_pod(self.policy.spec.permission, namespace, name)
+    }
+
     /// The checks, each with its selector.
     pub fn checks(&self) -> impl Iterator<Item = (&Check, &SelectorTemplate)> {
         checks(&self.policy).zip(self.selectors.iter())
     }
+}
+
+fn rules(policy: &AccessPolicy) -> Option<Arc<RuleTemplates>> {
+    let granted = policy.spec.check_granted_permission.as_ref()?;
+    let rules = RuleTemplates::of(granted.spec.permissions.clone());
+    Some(Arc::new(rules))
 }
 
 /// The approximate size of a policy's spec as JSON.
@@ -222,6 +241,8 @@ mod tests {
         let mut same = policy(&[check(0, 4)]);
         same.metadata.resource_version = Some("2".to_owned());
         let again = CompiledPolicy::of(same, Some(&first));
+        let same_rules = first.rules.as_ref().zip(again.rules.as_ref());
+        assert!(same_rules.is_some_and(|(one, two)| Arc::ptr_eq(one, two)));
         assert!(Arc::ptr_eq(&first.selectors, &again.selectors));
         let other = CompiledPolicy::of(policy(&[check(0, 5)]), Some(&first));
         assert!(!Arc::ptr_eq(&first.selectors, &other.selectors));

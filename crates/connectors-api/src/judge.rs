@@ -15,7 +15,7 @@ mod message;
 mod object;
 mod policy;
 mod reason;
-mod rules;
+pub(crate) mod rules;
 
 #[cfg(test)]
 mod properties;
@@ -33,7 +33,7 @@ pub use candidate::{ProofNeeded, not_shared, proof_needed, without_proof};
 pub use input::JudgeError;
 pub use policy::GatedPolicy;
 pub use reason::{JudgeReason, ResultReason, RulesReason};
-pub use rules::{NoRules, RenderedRule, rules_of_pod};
+pub use rules::{NoRules, RenderedRule};
 
 use crate::access_policy::Match;
 use crate::access_request::Approval;

@@ -310,7 +310,7 @@ fn first_create(plan: &Planned, i: u8) -> Step {
     Step::Create(i, kind)
 }
 
-/// Writes a Role that nobody is bound to. A failure has no consequence.
+/// Writes a Role to which no RoleBinding refers. A failure has no consequence.
 fn prepare(state: &mut State, work: &Applying, plan: &Planned, i: u8, call: Call) -> Option<Step> {
     let (policy, form) = plan.prepares[usize::from(i)];
     let objects = &mut state.world.grants[work.id.index()][usize::from(policy)];

@@ -161,15 +161,19 @@ impl Protocol {
 
     /// A Role that was written in advance is bound.
     pub(super) fn binds_a_prepared_role(&self, state: &State) -> bool {
-        state.controllers.iter().any(|it| {
-            matches!(&it.doing, Doing::Applying(work)
-            if matches!(work.step, Step::Create(i, Kind::Binding) if {
-                let plan = self.tables.plan(work.plan);
-                let (policy, _) = plan.grants[usize::from(i)];
-                plan.has_role & 1 << policy != 0
-                    && self.tables.status(work.decided).prepared & 1 << policy != 0
-            }))
-        })
+        let binds = |doing: &Doing| {
+            let Doing::Applying(work) = doing else {
+                return false;
+            };
+            let Step::Create(i, Kind::Binding) = work.step else {
+                return false;
+            };
+            let plan = self.tables.plan(work.plan);
+            let (policy, _) = plan.grants[usize::from(i)];
+            let decided = self.tables.status(work.decided);
+            plan.has_role & decided.prepared & 1 << policy != 0
+        };
+        state.controllers.iter().any(|it| binds(&it.doing))
     }
 
     fn phase(&self, state: &State, id: RequestId) -> Option<Phase> {

@@ -8,7 +8,7 @@ use crate::access_policy::{GrantedPermissions, RoleRule};
 use crate::access_request::GrantedRule;
 use crate::names::GROUP;
 use crate::template::{RenderResourceError, ResourceTemplate, ResourceTemplateError, TemplateData};
-use crate::{AccessPolicy, AccessResource, Permission};
+use crate::{AccessResource, Permission};
 
 /// One rule of the Role to be written. The policy cannot choose its API group and its resource name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,20 +64,6 @@ impl NoRules {
     }
 }
 
-/// The rules that a policy grants to a pod once its checks pass, if it has any. They depend on no check object.
-#[must_use]
-pub fn rules_of_pod(
-    policy: &AccessPolicy,
-    namespace: &str,
-    name: &str,
-) -> Option<Vec<GrantedRule>> {
-    let granted = policy.spec.check_granted_permission.as_ref()?;
-    let rules = RuleTemplates::of(granted.spec.permissions.clone());
-    let pod = json!({"metadata": {"namespace": namespace, "name": name}});
-    let rules = rules.render(policy.spec.permission, &TemplateData::of(pod));
-    Some(rules.ok()?.into_iter().map(GrantedRule::from).collect())
-}
-
 impl From<RenderedRule> for GrantedRule {
     fn from(RenderedRule { verbs, resources }: RenderedRule) -> Self {
         let resources = resources.iter().map(ToString::to_string).collect();
@@ -87,7 +73,7 @@ impl From<RenderedRule> for GrantedRule {
 
 /// The rules of a policy, independent of the asking pod.
 #[derive(Debug)]
-pub(super) struct RuleTemplates(Vec<Result<RuleTemplate, NoRules>>);
+pub(crate) struct RuleTemplates(Vec<Result<RuleTemplate, NoRules>>);
 
 #[derive(Debug)]
 struct RuleTemplate {
@@ -96,9 +82,21 @@ struct RuleTemplate {
 }
 
 impl RuleTemplates {
-    pub(super) fn of(permissions: GrantedPermissions) -> Self {
+    pub(crate) fn of(permissions: GrantedPermissions) -> Self {
         let rules = permissions.role_template.rules;
         Self(rules.into_iter().map(read).collect())
+    }
+
+    /// The rules for a pod as a status has them, if there are any. They depend on no check object.
+    pub(crate) fn of_pod(
+        &self,
+        permission: Permission,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Vec<GrantedRule>> {
+        let pod = json!({"metadata": {"namespace": namespace, "name": name}});
+        let rules = self.render(permission, &TemplateData::of(pod)).ok()?;
+        Some(rules.into_iter().map(GrantedRule::from).collect())
     }
 
     /// One rule that cannot be granted discards all: a partial Role would look like a complete one.

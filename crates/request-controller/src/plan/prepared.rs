@@ -6,7 +6,6 @@
 use connectors_api::{
     AccessRequest,
     access_request::{AccessRequestStatus, GrantedRule, MatchedPolicy, Phase},
-    judge::rules_of_pod,
 };
 use k8s_openapi::api::rbac::v1::Role;
 
@@ -47,7 +46,7 @@ fn was_prepared(seen: &Observed, uid: &str) -> bool {
 
 fn rules(request: &AccessRequest, policy: &PolicySeen) -> Vec<GrantedRule> {
     let pod = &request.spec.context.object_ref;
-    let rules = rules_of_pod(&policy.policy.policy, &pod.namespace, &pod.name);
+    let rules = policy.policy.rules_of_pod(&pod.namespace, &pod.name);
     let is_small = |rules: &Vec<GrantedRule>| {
         let texts = rules
             .iter()

@@ -41,10 +41,6 @@ async fn approved_at_once() -> Cluster {
     cluster
 }
 
-async fn asked() -> Cluster {
-    Cluster::new()
-}
-
 /// Whatever was written is described by the request, and the other way round once it is granted.
 fn is_safe(cluster: &Cluster, breaks: Break) {
     let entry = &cluster.status()["policies"][0];
@@ -65,32 +61,31 @@ fn is_safe(cluster: &Cluster, breaks: Break) {
 
 #[tokio::test]
 async fn a_crash_at_any_call_of_a_grant_is_safe_and_the_grant_is_made_after_a_restart() {
-    let made = |cluster: Cluster, breaks| async move {
-        is_safe(&cluster, breaks);
-        cluster.restart().await;
-        assert_eq!(
-            (cluster.phase().as_str(), cluster.managed().len()),
-            ("Granted", 2),
-            "{breaks:?}"
-        );
-    };
-    broken_at_each_call(approved, made).await;
-    broken_at_each_call(approved_at_once, made).await;
+    broken_at_each_call(approved, granted_after_a_restart).await;
+    broken_at_each_call(approved_at_once, granted_after_a_restart).await;
 }
 
 #[tokio::test]
 async fn a_crash_at_any_call_of_a_first_look_delays_no_grant() {
-    broken_at_each_call(asked, |cluster, breaks| async move {
-        is_safe(&cluster, breaks);
-        cluster.approval("approved");
-        cluster.restart().await;
-        assert_eq!(
-            (cluster.phase().as_str(), cluster.managed().len()),
-            ("Granted", 2),
-            "{breaks:?}"
-        );
-    })
+    broken_at_each_call(
+        async || Cluster::new(),
+        |cluster, breaks| async move {
+            is_safe(&cluster, breaks);
+            cluster.approval("approved");
+            granted_after_a_restart(cluster, breaks).await;
+        },
+    )
     .await;
+}
+
+async fn granted_after_a_restart(cluster: Cluster, breaks: Break) {
+    is_safe(&cluster, breaks);
+    cluster.restart().await;
+    assert_eq!(
+        (cluster.phase().as_str(), cluster.managed().len()),
+        ("Granted", 2),
+        "{breaks:?}"
+    );
 }
 
 #[tokio::test]
