@@ -11,6 +11,7 @@ use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 
 use crate::neighbour;
 use crate::plan::{CallId, CallTrouble, EventId, EventTrouble, Fault, Plan, Undeletable};
+use crate::stage::LOUD;
 
 /// The delay of a late call.
 const LATE_CALL: Duration = Duration::from_secs(4);
@@ -59,7 +60,7 @@ impl State {
     /// The status code for a call that is always refused.
     fn refuses(&self, id: &CallId, point: &CallPoint) -> Option<u16> {
         // The plan is about the scenario's own objects.
-        if point.namespace == neighbour::LOUD {
+        if point.namespace == LOUD {
             return None;
         }
         let recorded = id.resource == "accessrequests.status" && point.verb.writes();

@@ -54,6 +54,7 @@ mod state;
 mod surroundings;
 mod tables;
 mod tell;
+mod world;
 
 #[cfg(test)]
 mod tests;
@@ -75,10 +76,10 @@ pub use tell::{Outcome, Report};
 
 use carry::Call;
 use doing::{Doing, Read, Sweep};
-use rules::Rule;
-use state::{Controller, Left, RequestId, State, Who, World};
+use state::{Controller, Left, Rule, State, Who};
 use surroundings::Happening;
 use tables::Tables;
+use world::{RequestId, World};
 
 /// The model.
 struct Protocol {
@@ -302,7 +303,7 @@ impl Model for Protocol {
         let start = |start: &Start| {
             let mut state = State {
                 world: surroundings::world(&self.settings, start.approved),
-                late: state::Late::No,
+                late: world::Late::No,
                 controllers: [0, 1].map(|who| Controller {
                     doing: Doing::Idle,
                     behind: None,
@@ -316,7 +317,7 @@ impl Model for Protocol {
                 broken: None,
             };
             for slot in 0..if start.asked { self.settings.pods } else { 0 } {
-                surroundings::bear(&mut state, slot * state::NAMES_OF_SLOT);
+                surroundings::bear(&mut state, slot * world::NAMES_OF_SLOT);
             }
             state
         };

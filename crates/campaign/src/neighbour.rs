@@ -9,10 +9,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::stage::{CONNECTOR, OURS, SIGNOFF, Stage};
+use crate::stage::{CONNECTOR, LOUD, OURS, SIGNOFF, Stage};
 
-/// The namespace of its connector, policies, pods and requests.
-pub const LOUD: &str = "loud";
 /// The duration of a question about its policies: longer than the time limit of a module.
 pub const QUESTION: Duration = Duration::from_secs(1);
 /// The duration of each call to the API server in a plan with it.

@@ -15,13 +15,13 @@ use tokio::{
 use crate::{
     evaluator::Oracle,
     inject::{Injector, Met},
-    neighbour::{self, LOUD, Neighbour},
+    neighbour::{self, Neighbour},
     newcomer::{self, LATE},
     oracle::{self, EndState, Incident, Rule, Seen, Violation, Writes},
     plan::{Fault, Plan},
     process::Processes,
     scenario::{Scenario, Step},
-    stage::{SECOND_SYSTEM, SYSTEM, Stage},
+    stage::{LOUD, SECOND_SYSTEM, SYSTEM, Stage},
 };
 use patience::{LAG, aftermath, allowance, recovery};
 

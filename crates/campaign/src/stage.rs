@@ -12,8 +12,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use testkit::{ApiServer, Kind};
 
-use crate::neighbour::LOUD;
-
 pub use others::{ASKERS, Asker, MORE_APPS, MORE_TOOLS, OWNERS};
 pub use tekton::{
     ANOTHER, BEFORE_ALL, GATE, Part, RELEASE, RUN_LABEL, Run, STOPPING, VERIFY, answered, approver,
@@ -28,6 +26,8 @@ pub const APPS: &str = "apps";
 pub const SYSTEM: &str = "connectors-system";
 /// A second installation's namespace, for a second leader.
 pub const SECOND_SYSTEM: &str = "connectors-system-2";
+/// The namespace of a neighbour: of its connector, policies, pods and requests.
+pub const LOUD: &str = "loud";
 /// The name prefix of policies that apply to no request here.
 pub const DECOY: &str = "decoy";
 /// The connector of all scenarios.

@@ -103,8 +103,9 @@ pub(crate) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
     let members = workspace::members(workspace)?;
     let mut violations = between_members(&members);
     violations.extend(modules::check(workspace)?);
-    let shipped = modules::shipped(&members)?;
-    violations.extend(circles::check(&shipped));
+    let modules = modules::of_members(&members)?;
+    violations.extend(circles::check(&modules));
+    let shipped = modules::shipped(modules);
     violations.extend(names::check(workspace, &shipped)?);
     violations.extend(words::check(&shipped));
     for name in WITHOUT_IO {

@@ -7,18 +7,9 @@ use request_controller::seen::ManagedObject;
 
 use super::{
     objects,
-    state::{INCARNATIONS, Kind, Late, NAMES, Objects, POLICIES, Stored, World},
-    tables::{Tables, remember},
+    tables::{Asked, Tables, remember},
+    world::{Kind, Late, World},
 };
-
-/// Everything that the answer for the pod of one name may depend on, including the other pod.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Asked {
-    slot: usize,
-    generation: u8,
-    requests: [Option<Stored>; NAMES],
-    grants: [[Objects; POLICIES]; NAMES * INCARNATIONS],
-}
 
 impl Tables {
     /// Whether the pod with this name may use the connector now.

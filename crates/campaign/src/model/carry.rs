@@ -4,8 +4,9 @@
 use super::{
     Mutation, Protocol,
     doing::{Applying, Doing, Step},
-    state::{Kind, State, Stored},
+    state::State,
     tables::Planned,
+    world::{Kind, Stored},
 };
 
 /// The number of reads of the request that confirm that the grant is still wanted.

@@ -3,7 +3,7 @@
 //! Invariant: values that were read and are no longer used are not kept, so that they do not split one state
 //! into two.
 
-use super::state::{
+use super::world::{
     Check, Connector, Covered, Kind, Life, Objects, POLICIES, PolicyLife, RequestId, Stored,
 };
 

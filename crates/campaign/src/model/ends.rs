@@ -4,8 +4,9 @@ use super::{
     Mutation, Protocol,
     carry::Call,
     doing::{Applying, Step},
-    state::{Kind, POLICIES, RequestId, State, Stored},
+    state::State,
     tables::Planned,
+    world::{Kind, POLICIES, RequestId, Stored},
 };
 
 /// The number of deletions of an object that does not stay deleted.

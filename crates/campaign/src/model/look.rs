@@ -28,8 +28,8 @@ use tokio::time::Instant;
 use super::{
     doing::{Heard, Seen},
     objects::{self, policy_uid},
-    state::{Check, Covered, Kind, Late, Life, POLICIES, RequestId},
     tables::{Age, Planned, Tables, exists, policy_of, remember},
+    world::{Check, Covered, Kind, Late, Life, POLICIES, RequestId},
 };
 use service_kit::clock::Now;
 
@@ -330,8 +330,8 @@ pub(super) fn unseen(id: RequestId, status: u16) -> Seen {
         pod: Life::Gone,
         objects: Default::default(),
         tuple: (None, false),
-        connector: super::state::Connector::Gone,
-        policies: [super::state::PolicyLife::Deleted; POLICIES],
+        connector: super::world::Connector::Gone,
+        policies: [super::world::PolicyLife::Deleted; POLICIES],
         checks: [Heard {
             check: Check::Pending,
             silent: false,

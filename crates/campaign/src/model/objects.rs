@@ -20,7 +20,7 @@ use request_controller::{
 };
 use serde_json::{Value, json};
 
-use super::state::{Check, Connector, Kind, Late, NAMES_OF_SLOT, PolicyLife, RequestId};
+use super::world::{Check, Connector, Kind, Late, NAMES_OF_SLOT, PolicyLife, RequestId};
 
 /// The namespace of the connector, the policies and the requests.
 pub(super) const NAMESPACE: &str = "tools";

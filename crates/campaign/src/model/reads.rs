@@ -7,8 +7,9 @@ use super::{
     carry::Call,
     doing::{Applying, Doing, Enforcing, Heard, Read, Reading, Seen, Step, Sweep},
     look::unseen,
-    state::{Check, Covered, Kind, Left, Life, POLICIES, RequestId, State, Stored, World},
+    state::{Left, State},
     tables::{Age, exists},
+    world::{Check, Covered, Kind, Life, POLICIES, RequestId, Stored, World},
 };
 
 /// The result of a look at the caches.

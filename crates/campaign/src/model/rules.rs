@@ -7,28 +7,9 @@ use super::{
     Protocol,
     doing::{Applying, Doing, Step, Sweep},
     objects,
-    state::{Check, Kind, Life, Objects, POLICIES, RequestId, SLOTS, State, Stored},
+    state::{Rule, State},
+    world::{Check, Kind, Life, Objects, POLICIES, RequestId, SLOTS, Stored},
 };
-
-/// A rule that a step can break.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Rule {
-    /// A binding was written without live proof.
-    GrantedUnproven,
-    /// A grant of more than the pod's own use of the connector.
-    GrantedTooMuch,
-    /// An ended grant or request came back.
-    Returned,
-    /// A request was ended although it could still be decided.
-    EndedEarly,
-}
-
-impl State {
-    /// Records a broken rule. Only the first one is kept, because others may be its consequences.
-    pub(super) fn breaks(&mut self, rule: Rule) {
-        self.broken.get_or_insert(rule);
-    }
-}
 
 impl Protocol {
     /// A final status never changes, and an end for one policy is final. A request that held nothing ends

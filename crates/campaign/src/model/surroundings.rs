@@ -4,9 +4,10 @@ use super::{
     Protocol,
     doing::Doing,
     objects,
-    state::{
+    state::State,
+    world::{
         Check, Connector, INCARNATIONS, Late, Life, NAMES_OF_SLOT, POLICIES, Pod, PolicyLife,
-        RequestId, State, Stored,
+        RequestId, Stored,
     },
 };
 
@@ -253,7 +254,7 @@ impl Protocol {
                 state.delete_request(RequestId { name, incarnation });
             }
             Happening::DeletesBinding(id, policy) => {
-                state.delete(id, policy, super::state::Kind::Binding);
+                state.delete(id, policy, super::world::Kind::Binding);
             }
             Happening::DeletesConnector => world.connector = Connector::Gone,
             Happening::MakesConnector => world.connector = Connector::Second,
@@ -347,11 +348,11 @@ impl State {
 
     /// Deletes an object of a grant, by any actor: other controllers have read an object that no longer
     /// exists.
-    pub(super) fn delete(&mut self, id: RequestId, policy: u8, kind: super::state::Kind) {
+    pub(super) fn delete(&mut self, id: RequestId, policy: u8, kind: super::world::Kind) {
         let there = &mut self.world.grants[id.index()][usize::from(policy)];
         match kind {
-            super::state::Kind::Binding => there.binding = false,
-            super::state::Kind::Role => there.role = 0,
+            super::world::Kind::Binding => there.binding = false,
+            super::world::Kind::Role => there.role = 0,
         }
         let bit = kind.bit(policy);
         for controller in &mut self.controllers {
@@ -391,7 +392,7 @@ impl State {
 
 /// All pods and policies of a configuration, and the initial state of checks.
 #[must_use]
-pub(super) fn world(settings: &super::Settings, approved: usize) -> super::state::World {
+pub(super) fn world(settings: &super::Settings, approved: usize) -> super::world::World {
     let check = |slot: usize| {
         if slot < approved {
             Check::Approved
@@ -400,7 +401,7 @@ pub(super) fn world(settings: &super::Settings, approved: usize) -> super::state
         }
     };
     let there = |n: usize, of: usize| n < of;
-    super::state::World {
+    super::world::World {
         pods: std::array::from_fn(|slot| Pod {
             generation: 0,
             life: if there(slot, settings.pods) {

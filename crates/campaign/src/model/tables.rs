@@ -21,10 +21,9 @@ use request_controller::{
 };
 
 use super::{
-    access::Asked,
     doing::Seen,
     objects,
-    state::{Kind, Late, PolicyLife, RequestId, Stored},
+    world::{INCARNATIONS, Kind, Late, NAMES, Objects, POLICIES, PolicyLife, RequestId, Stored},
 };
 
 /// The age of the reads that a decision is based on.
@@ -36,6 +35,15 @@ pub(super) enum Age {
     Fresh,
     /// Read live too long ago.
     Stale,
+}
+
+/// Everything that the answer for the pod of one name may depend on, including the other pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Asked {
+    pub(super) slot: usize,
+    pub(super) generation: u8,
+    pub(super) requests: [Option<Stored>; NAMES],
+    pub(super) grants: [[Objects; POLICIES]; NAMES * INCARNATIONS],
 }
 
 /// A status, and the properties that steps and rules use.
@@ -234,7 +242,7 @@ impl Tables {
         entries
             .filter(|entry| {
                 let uid = grant::identity(entry).map(|it| it.1);
-                (0..).take(super::state::POLICIES).any(|policy| {
+                (0..).take(POLICIES).any(|policy| {
                     wanted(policy) && uid == Some(objects::policy_uid(policy).as_str())
                 })
             })
@@ -352,7 +360,7 @@ fn makes_way(status: &AccessRequestStatus) -> bool {
 #[must_use]
 pub(super) fn policy_of(uid: &str) -> Option<u8> {
     (0..)
-        .take(super::state::POLICIES)
+        .take(POLICIES)
         .find(|policy| objects::policy_uid(*policy) == uid)
 }
 

@@ -8,7 +8,7 @@ use super::{
     Action, Call, Happening, Protocol, Settings, State,
     doing::{Applying, Doing, Read, Step, Sweep},
     is_broken, objects,
-    state::{Kind, RequestId},
+    world::{Kind, RequestId},
 };
 
 /// The result of an exploration.

@@ -6,21 +6,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     DEPENDS, Violation,
-    modules::{Module, is_within, names, within},
+    modules::{CrateModules, is_within, names, within},
 };
 
 const RULE: &str = "modules that are not within each other form no circle";
 
-/// Where circles are left, by crate and parent: a proof, and a verdict, whose parts call each other.
-const ALLOWED: [(&str, &str); 2] = [("connectors-api", "judge"), ("connectors-api", "lineage")];
+/// Where circles are left, by crate and parent: a proof, and a verdict, whose parts call each other; and the fake API
+/// server, one call of which makes others.
+const ALLOWED: [(&str, &str); 3] = [
+    ("connectors-api", "judge"),
+    ("connectors-api", "lineage"),
+    ("testkit", ""),
+];
 
 /// The modules that each module names, by its path within the crate.
 type Modules = BTreeMap<String, BTreeSet<String>>;
 
-/// The circles in the crates that ship.
-pub(super) fn check(shipped: &BTreeMap<String, Vec<Module>>) -> Vec<Violation> {
+/// The circles in the crates.
+pub(super) fn check(crates: &CrateModules) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for (name, modules) in shipped {
+    for (name, modules) in crates {
         let is_allowed = |circle: &BTreeSet<String>| {
             ALLOWED.iter().any(|(within, parent)| {
                 within == name && circle.iter().all(|it| is_within(it, parent))

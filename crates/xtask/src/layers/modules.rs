@@ -9,7 +9,7 @@ use std::{
 use super::{DEPENDS, DEVELOPMENT, Violation, sources};
 use crate::workspace::Members;
 
-/// A module of a crate that ships.
+/// A module of a crate.
 pub(super) struct Module {
     /// Its path within the crate. That of the root is empty.
     pub(super) path: String,
@@ -91,15 +91,23 @@ pub(super) fn check(workspace: &Path) -> anyhow::Result<Vec<Violation>> {
     Ok(violations)
 }
 
-/// The modules of the crates that ship, by the names of the crates. Generated code and tests are left out.
-pub(super) fn shipped(members: &Members) -> anyhow::Result<BTreeMap<String, Vec<Module>>> {
-    let ships = members.iter().filter(|(name, member)| {
-        member.dir.parent().is_some_and(|it| it.ends_with("crates"))
-            && !DEVELOPMENT.contains(&name.as_str())
-    });
-    ships
+/// The modules of crates, by the names of the crates.
+pub(super) type CrateModules = BTreeMap<String, Vec<Module>>;
+
+/// The modules of the crates below `crates`. Generated code and tests are left out.
+pub(super) fn of_members(members: &Members) -> anyhow::Result<CrateModules> {
+    let crates = members
+        .iter()
+        .filter(|(_, member)| member.dir.parent().is_some_and(|it| it.ends_with("crates")));
+    crates
         .map(|(name, member)| Ok((name.clone(), of_crate(&member.dir.join("src"))?)))
         .collect()
+}
+
+/// Those of the crates that ship.
+pub(super) fn shipped(mut modules: CrateModules) -> CrateModules {
+    modules.retain(|name, _| !DEVELOPMENT.contains(&name.as_str()));
+    modules
 }
 
 fn of_crate(dir: &Path) -> anyhow::Result<Vec<Module>> {
@@ -107,13 +115,17 @@ fn of_crate(dir: &Path) -> anyhow::Result<Vec<Module>> {
     let mut for_tests = Vec::new();
     for file in sources(dir)? {
         let file_name = file.strip_prefix(dir)?.to_string_lossy().into_owned();
-        if file_name == "main.rs" || is_test(&file_name) || file_name.starts_with("generated/") {
+        if is_test(&file_name) || file_name.starts_with("generated/") {
             continue;
         }
+        let is_root = ["lib.rs", "main.rs"].contains(&file_name.as_str());
         let path = file_name.trim_end_matches(".rs").replace('/', "::");
-        let path = if path == "lib" { String::new() } else { path };
+        let path = if is_root { String::new() } else { path };
         let text = fs::read_to_string(&file)?;
         for_tests.extend(test_modules(&text).map(|child| within(&path, child)));
+        if file_name == "main.rs" {
+            continue;
+        }
         let code = code(&text);
         let lines = without_tests(&text);
         let lines = lines.map(|(line, text)| (line, text.to_owned())).collect();

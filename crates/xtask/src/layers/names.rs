@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 
-use super::{Violation, modules::Module};
+use super::{Violation, modules::CrateModules};
 
 const RULE: &str = "a type name is used once, or the glossary says what it means in several places";
 
@@ -21,10 +21,7 @@ const SHARED: &str = "## Type names that several crates share";
 const KEYWORDS: [&str; 5] = ["struct ", "enum ", "trait ", "union ", "type "];
 
 /// The names that more than one place gives to a type, and those of the glossary that are not shared.
-pub(super) fn check(
-    workspace: &Path,
-    modules: &BTreeMap<String, Vec<Module>>,
-) -> anyhow::Result<Vec<Violation>> {
+pub(super) fn check(workspace: &Path, modules: &CrateModules) -> anyhow::Result<Vec<Violation>> {
     let glossary = workspace.join(GLOSSARY);
     let shared = if glossary.is_file() {
         let text = fs::read_to_string(&glossary).context(GLOSSARY)?;

@@ -258,6 +258,29 @@ fn modules_form_no_circle_with_others_than_their_parents() {
     assert_eq!(broken(workspace.path()), Vec::<String>::new());
 }
 
+/// Readers of a test's model or of a task read modules as well.
+#[test]
+fn modules_of_crates_that_never_ship_form_no_circle() {
+    let workspace = copy_of_this_workspace();
+    let write = |file: &str, text: &str| {
+        fs::write(workspace.path().join("crates").join(file), text).unwrap();
+    };
+    write("xtask/src/main.rs", "#[cfg(test)]\nmod docs;");
+    write("xtask/src/docs.rs", "use crate::page::Page;");
+    write("xtask/src/page.rs", "use crate::docs::hold;");
+    write("testkit/src/access.rs", "use crate::store::Key;");
+    write("testkit/src/store.rs", "use crate::access::Rbac;");
+    assert_eq!(broken(workspace.path()), Vec::<String>::new());
+    write("campaign/src/stage.rs", "use crate::neighbour::LOUD;");
+    write("campaign/src/neighbour.rs", "use crate::stage::Stage;");
+    assert_eq!(
+        broken(workspace.path()),
+        [
+            "campaign (neighbour) depends on stage: modules that are not within each other form no circle"
+        ]
+    );
+}
+
 #[test]
 fn refuses_a_type_name_that_is_used_twice_unless_the_glossary_shares_it() {
     let copy = copy_of_this_workspace();

@@ -1,8 +1,6 @@
 //! Comments are plain technical English: a sentence about code names the part of the code that it is about.
 
-use std::collections::BTreeMap;
-
-use super::{Violation, modules::Module};
+use super::{Violation, modules::CrateModules};
 
 const RULE: &str = "name the part of the code instead (docs/development.md, Words)";
 
@@ -20,7 +18,7 @@ struct SourceComment<'a> {
 }
 
 /// The comments that do not keep the rule.
-pub(super) fn check(modules: &BTreeMap<String, Vec<Module>>) -> Vec<Violation> {
+pub(super) fn check(modules: &CrateModules) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (name, modules) in modules {
         for module in modules {
