@@ -87,7 +87,7 @@ pub fn upgrade(kubectl: &Kubectl, values: &Value) -> Result<(), InstallError> {
 
 /// Applies the custom resources and the one rule about them that needs no values, and waits until they are served.
 pub fn api(kubectl: &Kubectl) -> Result<(), CommandError> {
-    let crds = repository().join("deploy/crds");
+    let crds = crds();
     let rule = chart().join("templates/admission/connector-namespace.yaml");
     for path in [&crds, &rule] {
         kubectl.run_on_file("apply --server-side --force-conflicts", path)?;
@@ -130,6 +130,12 @@ pub fn render(values: &Value, args: &[&str]) -> Result<Vec<Value>, InstallError>
 #[must_use]
 pub fn chart() -> PathBuf {
     repository().join("charts").join(RELEASE)
+}
+
+/// Where the custom resources are, which `cargo xtask crdgen` writes.
+#[must_use]
+pub fn crds() -> PathBuf {
+    chart().join("files/crds")
 }
 
 /// The pinned Helm.

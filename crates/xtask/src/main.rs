@@ -41,7 +41,7 @@ enum Task {
     Cluster(ClusterArgs),
     /// Makes the container images as OCI archives, offline
     Images,
-    /// Writes the CRDs that are generated from the Rust types, to deploy/crds and into the chart
+    /// Writes the CRDs that are generated from the Rust types, into the chart
     Crdgen {
         /// Changes nothing, fails when a file differs from the types
         #[arg(long)]

@@ -178,7 +178,7 @@ async fn every_case_is_refused_by_its_rule_alone() {
         !installed.contains("/grants-by-others."),
         "the chart is installed on this cluster: its own policies would answer for these"
     );
-    let crds = e2e::repository().join("deploy/crds");
+    let crds = e2e::install::crds();
     scene
         .kubectl()
         .run_on_file("apply --server-side --force-conflicts", &crds)

@@ -74,11 +74,7 @@ fn choose(members: &Members, root: &Path, files: &[PathBuf]) -> Choice {
         if begins("fuzz") || begins("crates/input-properties") {
             choice.left.insert(Part::Fuzz);
         }
-        if begins("charts")
-            || begins("deploy/crds")
-            || begins("e2e/cases")
-            || begins("e2e/tests/api")
-        {
+        if begins("charts") || begins("e2e/cases") || begins("e2e/tests/api") {
             choice.left.extend([Part::Api, Part::Gate]);
         }
         if begins("e2e/src") {

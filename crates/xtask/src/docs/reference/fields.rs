@@ -277,7 +277,7 @@ fn count(schema: &Value, key: &str, of: fn(&Value) -> usize) -> usize {
 #[test]
 fn every_field_and_rule_of_a_kind_has_its_row() {
     let kinds = kinds();
-    let files = std::fs::read_dir(e2e::repository().join("deploy/crds")).unwrap();
+    let files = std::fs::read_dir(e2e::install::crds()).unwrap();
     assert_eq!(kinds.len(), files.count());
     for kind in kinds {
         let fields = count(&kind.schema, "properties", |it| {
