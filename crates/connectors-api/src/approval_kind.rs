@@ -4,8 +4,8 @@
 //! To add a kind, add a row to the file of its system. To add a system, add a file and name it in [`SYSTEMS`]. To add a
 //! lineage, implement [`Lineage`] in the file of its system and name it in the row of its approvals: the judge and the
 //! collectors of the request-controller and of the kubectl plugin know no system. The test system `made_up` is such a
-//! file. The words for people speak of Tekton: reasons that another system needs are added to `lineage::reason`, and the
-//! next steps of the plugin's `explain` to its `next_run`. The schema of a check repeats which kind records approvers.
+//! file. The words for people speak of Tekton: reasons that another system needs are added to `lineage::reason`, with
+//! the next step that the plugin's `explain` shows. The schema of a check repeats which kind records approvers.
 //!
 //! The row of a kind is found by group and kind, never by version. Groups are compared in lower case, as the API
 //! server serves them: another spelling must not bypass a row. Kinds are compared exactly. A row for a kind precedes

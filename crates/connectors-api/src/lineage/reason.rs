@@ -1,4 +1,4 @@
-//! The reasons for a refusal.
+//! The reasons for a refusal, and the way out of each.
 
 use crate::words::words;
 
@@ -95,5 +95,70 @@ words! {
         TimedOut,
         /// The state is a word that the gate does not write.
         StateUnknown,
+    }
+}
+
+impl LineageReason {
+    /// The way to an approval that counts, for people who ask what to do next.
+    #[must_use]
+    pub const fn way_out(self) -> &'static str {
+        match self {
+            Self::Rejected => "start a new run: the answer of its approvers is final for this one",
+            Self::TimedOut => "start a new run, and have its approvers answer in time",
+            Self::RunDone
+            | Self::RunCancelled
+            | Self::BeingDeleted
+            | Self::CustomRunEnded
+            | Self::TaskRunDone
+            | Self::OwnerReplaced => "start a new run: no approval counts for one that is over",
+            Self::PodWithoutTaskRun
+            | Self::TaskRunWithoutRun
+            | Self::PodNotCurrent
+            | Self::PodOlderThanTaskRun
+            | Self::PodServiceAccount => {
+                "nothing for this pod: only the current pod of a task in a pipeline run is let in. Start a run whose task mounts \
+                 the connector"
+            }
+            Self::OtherNamespace
+            | Self::OtherRun
+            | Self::ApprovalWithoutCustomRun
+            | Self::CustomRunWithoutRun
+            | Self::NoApprovalAsked
+            | Self::ApprovalName
+            | Self::ApprovalOlderThanCustomRun => {
+                "nothing with this approval: the pod's run did not ask for it. The run's own approval counts, or that of a new run"
+            }
+            Self::RunOfRun => {
+                "put approval and task into one run that no other run starts, and start it"
+            }
+            Self::RunManagedElsewhere => {
+                "take spec.managedBy out of the run, so that Tekton itself runs it, and start it anew"
+            }
+            Self::ValueUnresolved | Self::MatrixUnreadable | Self::TooLarge => {
+                "simplify the pipeline, and start a new run: this version cannot follow what the task is made of"
+            }
+            Self::Unreadable
+            | Self::NoPipelineTask
+            | Self::OtherKindOfTask
+            | Self::TaskSkipped
+            | Self::NotAChild
+            | Self::NotDerivedName
+            | Self::TooManyChildren
+            | Self::ChildOlderThanRun
+            | Self::OtherParams
+            | Self::OtherTask
+            | Self::OtherServiceAccount
+            | Self::OtherPodTemplate
+            | Self::OtherWorkspaces
+            | Self::OtherSettings
+            | Self::OtherApprovers
+            | Self::AmbiguousFields
+            | Self::OtherApprovalCount
+            | Self::OtherLabels
+            | Self::QuorumNotMet
+            | Self::StateUnknown => {
+                "start a new run, and find out who changed this one: it is not as Tekton and the gate write it"
+            }
+        }
     }
 }

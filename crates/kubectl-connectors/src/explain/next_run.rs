@@ -39,7 +39,7 @@ pub(super) fn of_approval_task(candidate: &CandidateShown) -> NextShown {
     // The messages of the judge have their remedy. Both know a quorum; that of the judge is counted after a proof.
     none(match of_lineage {
         Some(LineageReason::QuorumNotMet) if is_proven => message.clone(),
-        Some(reason) => format!("{}. {message}", way_out(*reason)),
+        Some(reason) => format!("{}. {message}", reason.way_out()),
         None => message.clone(),
     })
 }
@@ -70,72 +70,4 @@ fn answer(candidate: &CandidateShown) -> NextShown {
         awaited.join(", ")
     };
     approve(who, "approvaltask", "ApprovalTask", &candidate.name)
-}
-
-/// The way to an approval that counts.
-const fn way_out(reason: LineageReason) -> &'static str {
-    match reason {
-        LineageReason::Rejected => {
-            "start a new run: the answer of its approvers is final for this one"
-        }
-        LineageReason::TimedOut => "start a new run, and have its approvers answer in time",
-        LineageReason::RunDone
-        | LineageReason::RunCancelled
-        | LineageReason::BeingDeleted
-        | LineageReason::CustomRunEnded
-        | LineageReason::TaskRunDone
-        | LineageReason::OwnerReplaced => {
-            "start a new run: no approval counts for one that is over"
-        }
-        LineageReason::PodWithoutTaskRun
-        | LineageReason::TaskRunWithoutRun
-        | LineageReason::PodNotCurrent
-        | LineageReason::PodOlderThanTaskRun
-        | LineageReason::PodServiceAccount => {
-            "nothing for this pod: only the current pod of a task in a pipeline run is let in. Start a run whose task mounts \
-             the connector"
-        }
-        LineageReason::OtherNamespace
-        | LineageReason::OtherRun
-        | LineageReason::ApprovalWithoutCustomRun
-        | LineageReason::CustomRunWithoutRun
-        | LineageReason::NoApprovalAsked
-        | LineageReason::ApprovalName
-        | LineageReason::ApprovalOlderThanCustomRun => {
-            "nothing with this approval: the pod's run did not ask for it. The run's own approval counts, or that of a new run"
-        }
-        LineageReason::RunOfRun => {
-            "put approval and task into one run that no other run starts, and start it"
-        }
-        LineageReason::RunManagedElsewhere => {
-            "take spec.managedBy out of the run, so that Tekton itself runs it, and start it anew"
-        }
-        LineageReason::ValueUnresolved
-        | LineageReason::MatrixUnreadable
-        | LineageReason::TooLarge => {
-            "simplify the pipeline, and start a new run: this version cannot follow what the task is made of"
-        }
-        LineageReason::Unreadable
-        | LineageReason::NoPipelineTask
-        | LineageReason::OtherKindOfTask
-        | LineageReason::TaskSkipped
-        | LineageReason::NotAChild
-        | LineageReason::NotDerivedName
-        | LineageReason::TooManyChildren
-        | LineageReason::ChildOlderThanRun
-        | LineageReason::OtherParams
-        | LineageReason::OtherTask
-        | LineageReason::OtherServiceAccount
-        | LineageReason::OtherPodTemplate
-        | LineageReason::OtherWorkspaces
-        | LineageReason::OtherSettings
-        | LineageReason::OtherApprovers
-        | LineageReason::AmbiguousFields
-        | LineageReason::OtherApprovalCount
-        | LineageReason::OtherLabels
-        | LineageReason::QuorumNotMet
-        | LineageReason::StateUnknown => {
-            "start a new run, and find out who changed this one: it is not as Tekton and the gate write it"
-        }
-    }
 }
