@@ -1897,3 +1897,5 @@ pub mod evaluation_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// The names of the calls.
+pub const CALLS: [&str; 8] = ["CheckAccess", "BatchCheckAccess", "WatchAccess", "EvaluateChecks", "ValidatePolicy", "Explain", "WhoCan", "ReviewToken"];
