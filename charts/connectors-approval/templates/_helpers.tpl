@@ -30,9 +30,13 @@ annotations:
   {{- toYaml (merge (dict) .root.Values.podAnnotations $annotations) | nindent 2 }}
 {{- end }}
 
-{{/* The names of all services: of their workloads, accounts and images. */}}
+{{/* The names of all services: of their workloads, accounts and images. Each has its resources among the values: (dict "root" $). */}}
 {{- define "connectors.services" -}}
-csi-node evaluation-service policy-controller request-controller webhook
+{{- $names := list }}
+{{- range $key, $value := .root.Values }}
+{{- if and (kindIs "map" $value) (hasKey $value "resources") }}{{ $names = append $names (kebabcase $key) }}{{ end }}
+{{- end }}
+{{- join " " $names }}
 {{- end }}
 
 {{- define "connectors.image" -}}

@@ -6,7 +6,7 @@ use e2e::{Progress, Tool, cluster};
 use serde_json::{Value, json};
 
 use crate::{
-    pods::{SERVICES, lets_in, pods},
+    pods::{lets_in, pods, services},
     rendered::{defaults, items, name, of_kind, with},
 };
 
@@ -81,7 +81,7 @@ fn the_admin_port_of_each_workload_has_a_headless_service_and_is_let_in() {
         assert_eq!(spec["selector"]["app.kubernetes.io/component"], workload);
         assert_eq!(lets_in(&objects, workload, "admin"), None, "{workload}");
     }
-    assert_eq!(found, SERVICES);
+    assert_eq!(found, services());
 }
 
 #[test]

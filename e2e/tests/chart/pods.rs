@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use e2e::images::Image;
 use serde_json::{Value, json};
 
 use crate::rendered::{defaults, items, name, of_kind, texts, with};
 
-pub(crate) const SERVICES: [&str; 5] = [
-    "csi-node",
-    "evaluation-service",
-    "policy-controller",
-    "request-controller",
-    "webhook",
-];
+/// The names of the services, sorted.
+pub(crate) fn services() -> [&'static str; Image::SERVICES.len()] {
+    let mut names = Image::SERVICES.map(Image::name);
+    names.sort_unstable();
+    names
+}
 
 /// The pod templates by the name of their controller.
 pub(crate) fn pods(objects: &[Value]) -> Vec<(&str, &Value)> {
@@ -31,7 +31,7 @@ fn there_is_a_pod_for_each_service_with_its_own_account_and_image() {
     pods.sort_by_key(|(service, _)| *service);
     assert_eq!(
         pods.iter().map(|(service, _)| *service).collect::<Vec<_>>(),
-        SERVICES
+        services()
     );
     for (service, pod) in pods {
         assert_eq!(pod["spec"]["serviceAccountName"], service);
@@ -61,9 +61,9 @@ fn there_is_a_pod_for_each_service_with_its_own_account_and_image() {
 #[test]
 fn images_are_named_by_digest_where_the_digests_are_given() {
     let digest = format!("sha256:{}", "a".repeat(64));
-    let digests: serde_json::Map<_, _> = SERVICES
-        .iter()
-        .map(|it| ((*it).to_owned(), json!(digest)))
+    let digests: serde_json::Map<_, _> = services()
+        .map(|it| (it.to_owned(), json!(digest)))
+        .into_iter()
         .collect();
     let objects = with(json!({"image": {"tag": "v9", "digests": digests}}));
     for (service, pod) in pods(&objects) {
@@ -247,7 +247,7 @@ fn the_node_plugin_has_time_to_end_its_calls() {
 #[test]
 fn network_policies_come_and_go_with_their_value() {
     let count = |objects: &[Value]| crate::rendered::of_kind(objects, "NetworkPolicy").len();
-    assert_eq!(count(&defaults()), SERVICES.len());
+    assert_eq!(count(&defaults()), services().len());
     assert_eq!(
         count(&with(json!({"networkPolicy": {"enabled": false}}))),
         0

@@ -4,7 +4,10 @@
 use connectors_api::names::{ANSWER_RULE, CREATOR_RULE};
 use serde_json::{Value, json};
 
-use crate::rendered::{defaults, items, name, of_kind, texts, with};
+use crate::{
+    pods::services,
+    rendered::{defaults, items, name, of_kind, texts, with},
+};
 
 const OUR_GROUP: &str = "connectors.alauda.io";
 
@@ -207,20 +210,14 @@ fn no_service_holds_more_than_it_needs() {
             .map(name)
             .collect();
         let rights = rights(&objects).unwrap();
-        for account in [
-            "csi-node",
-            "evaluation-service",
-            "policy-controller",
-            "request-controller",
-            "webhook",
-        ] {
+        for account in services() {
             assert!(accounts.contains(&account));
             assert!(
                 rights.iter().any(|right| right.account == account),
                 "{account} may do nothing"
             );
         }
-        assert_eq!(accounts.len(), 5, "{accounts:?}");
+        assert_eq!(accounts.len(), services().len(), "{accounts:?}");
     }
 }
 

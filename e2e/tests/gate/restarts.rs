@@ -6,6 +6,7 @@ use e2e::{
     api::kinds::POD,
     checker,
     harness::{is_long_form, say},
+    images::Image,
 };
 use serde_json::{Value, json};
 
@@ -15,15 +16,6 @@ use crate::{
     },
     workloads::{pod_spec, start},
 };
-
-/// All that are installed.
-const SERVICES: [&str; 5] = [
-    "evaluation-service",
-    "policy-controller",
-    "request-controller",
-    "webhook",
-    "csi-node",
-];
 
 /// Pods of one policy: those that run and those that wait.
 struct Crowd {
@@ -186,7 +178,7 @@ fn a_node_that_reboots_brings_its_pods_back_with_their_content_and_nothing_of_th
     });
     rebooted.unwrap();
     let installation = Installation::of(&gate);
-    for service in SERVICES {
+    for service in Image::SERVICES.map(Image::name) {
         installation.wait_until_ready(service);
     }
     gate.outage_since(since);

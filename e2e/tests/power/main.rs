@@ -16,7 +16,7 @@ mod rights;
 
 use std::{collections::BTreeSet, fs::File, io::BufReader};
 
-use e2e::harness::Scene;
+use e2e::{harness::Scene, images::Image};
 
 use rights::Right;
 
@@ -106,7 +106,7 @@ fn every_right_was_used_and_no_call_was_refused() {
     };
     let rights = rights::held(&scene);
     let accounts: BTreeSet<&str> = rights.iter().map(|it| it.account.as_str()).collect();
-    assert_eq!(accounts.len(), 5, "{accounts:?}");
+    assert_eq!(accounts.len(), Image::SERVICES.len(), "{accounts:?}");
     let calls = calls::read(BufReader::new(File::open(log).unwrap()));
     assert!(calls.len() > 50, "the log tells of {} calls", calls.len());
 
