@@ -27,6 +27,7 @@ pub use authorizer::{Authorizer, AuthorizerDecision, Learning, Union, Verdict};
 pub use chain::{Chain, ChainAnswer, ChainLink, Opinion};
 pub use masters::SystemMasters;
 pub use rbac::{
-    AllowedBy, AllowedSubjects, Binding, IndexError, Listing, RbacIndex, RbacObject, Subject,
+    AllowedBy, AllowedSubjects, Binding, BoundRole, IndexError, Listing, RbacIndex, RbacObject,
+    Subject,
 };
 pub use rules::{NonResourceRule, ResolveError, ResourceRule, RuleResolver, UserRules};

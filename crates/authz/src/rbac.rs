@@ -15,6 +15,7 @@ mod listing;
 mod object;
 mod postings;
 mod reach;
+mod resting;
 mod role;
 mod rule;
 mod scope;
@@ -34,6 +35,7 @@ pub use answer::AllowedSubjects;
 pub use binding::{AllowedBy, Binding};
 pub use listing::Listing;
 pub use object::RbacObject;
+pub use resting::BoundRole;
 pub use role::{RoleKind, RoleRef};
 pub use subject::Subject;
 
@@ -106,15 +108,6 @@ impl RbacIndex {
         match K::HALF {
             Half::Roles => self.remove_role(namespace, name),
             Half::Bindings => self.remove_binding(namespace, name),
-        }
-    }
-
-    /// True unless an object is a role to which no binding refers: no answer rests on it, until a binding comes.
-    #[must_use]
-    pub fn counts<K: RbacObject>(&self, object: &K) -> bool {
-        match (K::HALF, key::<K>(object.metadata())) {
-            (Half::Roles, Ok((namespace, name))) => self.is_bound(namespace, name),
-            (Half::Roles | Half::Bindings, _) => true,
         }
     }
 

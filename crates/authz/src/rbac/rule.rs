@@ -130,6 +130,11 @@ impl Rule {
             .any(|resource| request.is_covered_by(resource))
     }
 
+    /// True when the rule is about objects of an API group.
+    pub(super) fn is_about_group(&self, group: &str) -> bool {
+        has_or_all(&self.shape.groups, group)
+    }
+
     /// True when the rule is about paths.
     pub(super) fn has_urls(&self) -> bool {
         !self.shape.urls.is_empty()

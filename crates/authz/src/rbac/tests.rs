@@ -458,19 +458,3 @@ fn a_rule_with_two_long_lists_takes_no_room_for_their_product() {
     }
     assert_eq!(keys(&wide), 4);
 }
-
-#[test]
-fn a_role_counts_while_a_binding_refers_to_it_whichever_comes_first() {
-    let mut index = RbacIndex::default();
-    let role = role("grant", "connectors/apis".to_owned(), "harbor");
-    let one = binding(1, "grant");
-    assert!(!index.counts(&role));
-    index.apply(&role).unwrap();
-    assert!(!index.counts(&role));
-    index.apply(&one).unwrap();
-    assert!(index.counts(&role) && index.counts(&one));
-    index.delete(&role);
-    assert!(index.counts(&role), "the binding still refers to it");
-    index.delete(&one);
-    assert!(!index.counts(&role) && index.counts(&one));
-}

@@ -40,21 +40,16 @@ impl RbacIndex {
         id
     }
 
-    pub(super) fn remove_role(&mut self, namespace: Option<&str>, name: &str) {
-        let kind = kind_in(namespace);
-        let scope = self.scopes.get(namespace);
-        let id = scope.and_then(|scope| scope.role(&self.hashing, &self.roles, &kind, name));
-        if let Some(id) = id {
-            self.forget_role(id);
-        }
+    /// The id of a role that exists, or that bindings refer to.
+    pub(super) fn known_role(&self, namespace: Option<&str>, name: &str) -> Option<RoleId> {
+        let scope = self.scopes.get(namespace)?;
+        scope.role(&self.hashing, &self.roles, &kind_in(namespace), name)
     }
 
-    pub(super) fn is_bound(&self, namespace: Option<&str>, name: &str) -> bool {
-        let scope = self.scopes.get(namespace);
-        let kind = kind_in(namespace);
-        let id = scope.and_then(|scope| scope.role(&self.hashing, &self.roles, &kind, name));
-        let role = id.and_then(|id| self.roles.get(id.0));
-        role.is_some_and(|role| role.bound.len() > 0)
+    pub(super) fn remove_role(&mut self, namespace: Option<&str>, name: &str) {
+        if let Some(id) = self.known_role(namespace, name) {
+            self.forget_role(id);
+        }
     }
 
     pub(super) fn forget_role(&mut self, id: RoleId) {
