@@ -1,11 +1,10 @@
 //! The questions of one stream: which of them a change may affect, and their last answers.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod weights;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::hash::{BuildHasher, Hash, RandomState};
 
 use evaluation_api::access::{AccessAnswer, AccessQuestion};
 use evaluation_api::v1;
@@ -14,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Refused;
 use crate::stream_memory::{StreamMemory, UNPROVEN};
-use crate::world::{TupleRef, WorldChange};
+use crate::world::{QuestionKeys, WorldChange};
 
 /// Questions that a stream carries at the same time.
 pub(crate) const MOST_OPEN: usize = 10_000;
@@ -25,11 +24,11 @@ const MOST_IDS: usize = 200_000;
 #[derive(Debug)]
 pub(crate) struct Questions {
     memory: StreamMemory,
-    hashing: RandomState,
+    keys: QuestionKeys,
     open: HashMap<u64, Box<OpenQuestion>>,
     ids: HashSet<u64>,
-    /// By the hash of the tuple. When two hashes are equal, one question too many is checked.
-    by_tuple: HashMap<u64, BTreeSet<u64>>,
+    /// Each key of a question, with its id.
+    by_key: BTreeSet<(u64, u64)>,
     by_namespace: HashMap<String, Namespace>,
     /// The namespaces without a recent review of the caller's right, in a fair order. New namespaces keep none of
     /// them from its turn.
@@ -71,13 +70,13 @@ impl AnswerDigest {
 }
 
 impl Questions {
-    pub(crate) fn new(memory: StreamMemory) -> Self {
+    pub(crate) fn new(memory: StreamMemory, keys: QuestionKeys) -> Self {
         Self {
             memory,
-            hashing: RandomState::new(),
+            keys,
             open: HashMap::new(),
             ids: HashSet::new(),
-            by_tuple: HashMap::new(),
+            by_key: BTreeSet::new(),
             by_namespace: HashMap::new(),
             unreviewed: BTreeMap::new(),
             turn: 0,
@@ -130,10 +129,8 @@ impl Questions {
         if !self.memory.grow(going + staying) {
             return Err(Refused::TooManyQuestions);
         }
-        if let Some(about) = TupleRef::of_question(&question) {
-            let hash = self.hashing.hash_one(about);
-            self.by_tuple.entry(hash).or_default().insert(id);
-        }
+        let keys = self.keys.of_question(&question);
+        self.by_key.extend(keys.map(|key| (key, id)));
         let name = &question.connector.namespace;
         if !self.has_namespace(name) {
             let new = Namespace {
@@ -164,14 +161,19 @@ impl Questions {
         };
         let question = open.question;
         self.dirty.remove(&id);
-        if let Some(about) = TupleRef::of_question(&question) {
-            let hash = self.hashing.hash_one(about);
-            remove(&mut self.by_tuple, &hash, id, |ids| ids);
+        for key in self.keys.of_question(&question) {
+            self.by_key.remove(&(key, id));
         }
-        let namespace = &question.connector.namespace;
-        let gone = remove(&mut self.by_namespace, namespace, id, |it| &mut it.ids);
-        if let Some(turn) = gone.and_then(|gone| gone.turn) {
-            self.unreviewed.remove(&turn);
+        let name = &question.connector.namespace;
+        if let Some(namespace) = self.by_namespace.get_mut(name) {
+            namespace.ids.remove(&id);
+            if namespace.ids.is_empty() {
+                let turn = namespace.turn;
+                self.by_namespace.remove(name);
+                if let Some(turn) = turn {
+                    self.unreviewed.remove(&turn);
+                }
+            }
         }
         // Its places stay.
         let (going, _) = self.weigh(&question);
@@ -235,10 +237,11 @@ impl Questions {
     /// A change happened.
     pub(crate) fn touch(&mut self, change: &WorldChange) {
         match change {
-            WorldChange::Tuple(tuple) => {
-                let hash = self.hashing.hash_one(tuple.about());
-                let ids = self.by_tuple.get(&hash).into_iter().flatten();
-                self.dirty.extend(ids);
+            WorldChange::Keys(keys) => {
+                let named = keys
+                    .iter()
+                    .flat_map(|key| self.by_key.range((*key, 0)..=(*key, u64::MAX)));
+                self.dirty.extend(named.map(|(_, id)| id));
             }
             WorldChange::Namespace(namespace) => {
                 let namespace = self.by_namespace.get(namespace);
@@ -293,19 +296,4 @@ impl Questions {
         }
         None
     }
-}
-
-/// Removes an id from its set, and the set from the index when it was the last.
-fn remove<K: Eq + Hash, V>(
-    index: &mut HashMap<K, V>,
-    key: &K,
-    id: u64,
-    ids: impl Fn(&mut V) -> &mut BTreeSet<u64>,
-) -> Option<V> {
-    let ids = ids(index.get_mut(key)?);
-    ids.remove(&id);
-    if ids.is_empty() {
-        return index.remove(key);
-    }
-    None
 }

@@ -92,9 +92,11 @@ pub(crate) async fn run(
     said: mpsc::Sender<StreamMessage>,
 ) {
     context.metrics.streams.inc();
+    let memory = context.caller.quotas.stream_memory();
+    let keys = context.shared.read().question_keys().clone();
     let mut running = RunningStream {
         changes: context.shared.changes(),
-        questions: Questions::new(context.caller.quotas.stream_memory()),
+        questions: Questions::new(memory, keys),
         reviews: JoinSet::new(),
         everything: Together::default(),
         said: said.clone(),
@@ -269,7 +271,7 @@ impl RunningStream {
     fn touch(&mut self, change: Result<WorldChange, RecvError>) -> Result<(), Refused> {
         match concerned(change)? {
             WorldChange::Everything => self.everything.touch(Instant::now()),
-            change @ (WorldChange::Tuple(_) | WorldChange::Namespace(_)) => {
+            change @ (WorldChange::Keys(_) | WorldChange::Namespace(_)) => {
                 self.questions.touch(&change);
             }
         }

@@ -1,11 +1,13 @@
 //! The known state of the cluster, and the notifications of its changes.
 
+mod affected;
 mod catalog;
 mod configuration;
 mod follow;
 mod freshness;
 mod live_watch;
 mod policies;
+mod question_keys;
 mod read;
 mod requests;
 mod sources;
@@ -29,6 +31,7 @@ pub(crate) use catalog::Labels;
 pub use follow::Follow;
 pub use freshness::fresh_for;
 pub use policies::{ExplainedPolicy, PolicyText};
+pub use question_keys::{GivenTarget, QuestionKeys};
 pub use read::Strict;
 pub use requests::{KnownPolicy, KnownRequest, KnownRequests, Tuple, TupleRef};
 
@@ -48,6 +51,8 @@ pub struct World {
     pub config: Option<Config>,
     /// The labels of namespaces by which policies may select subjects.
     pub namespace_keys: Arc<NamespaceKeys>,
+    /// Makes the keys under which changes name questions.
+    question_keys: QuestionKeys,
     /// The time as of which each cache shows the cluster.
     freshness: CacheTimes,
 }
@@ -60,8 +65,8 @@ const SOURCES: usize = 8;
 /// The questions that a change may affect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorldChange {
-    /// Questions about one subject, connector, permission and pod.
-    Tuple(Tuple),
+    /// Questions that have one of these keys.
+    Keys(Arc<[u64]>),
     /// Questions about the connectors of one namespace.
     Namespace(String),
     /// All questions.
@@ -127,6 +132,11 @@ impl World {
         for source in 0..SOURCES {
             self.freshness.note(source, moment);
         }
+    }
+
+    /// Makes the keys under which changes name questions.
+    pub(crate) const fn question_keys(&self) -> &QuestionKeys {
+        &self.question_keys
     }
 
     /// How long the caches may still be used for answers. An error when they are too old.

@@ -8,16 +8,14 @@ use super::weights::{BLOCK, NAMESPACE_PLACE, QUESTION_PLACE};
 use super::*;
 use crate::caller_identity::CallerIdentity;
 use crate::fixtures::question;
-use crate::world::Tuple;
+use crate::world::TupleRef;
 
 fn unproven() -> StreamMemory {
     StreamMemory::new(Arc::default(), Arc::new(CallerIdentity::Local(0)))
 }
 
 fn questions() -> Questions {
-    let mut memory = unproven();
-    memory.prove();
-    Questions::new(memory)
+    questions_of(&QuestionKeys::default(), std::iter::empty())
 }
 
 fn said(reason: &str) -> AccessAnswer {
@@ -29,6 +27,22 @@ fn said(reason: &str) -> AccessAnswer {
         gating: Gating::On,
         requestable: Requestable::Unknown,
     }
+}
+
+/// A stream that may ask, with these questions under the ids from zero.
+pub(crate) fn questions_of(
+    keys: &QuestionKeys,
+    asked: impl Iterator<Item = AccessQuestion>,
+) -> Questions {
+    let mut memory = unproven();
+    memory.prove();
+    let mut questions = Questions::new(memory, keys.clone());
+    for (id, asked) in (0..).zip(asked) {
+        let namespace = asked.connector.namespace.clone();
+        questions.open(id, asked).unwrap();
+        questions.allow(&namespace);
+    }
+    questions
 }
 
 /// What is said when everything has this reason.
@@ -74,9 +88,13 @@ fn a_change_concerns_its_own_questions() {
     news(&mut questions, "x");
     questions.touch(&WorldChange::Namespace("tools".to_owned()));
     assert_eq!(news(&mut questions, "y"), [1, 2]);
-    let tuple = Tuple::of_question(&about("tools", "b")).unwrap();
-    questions.touch(&WorldChange::Tuple(tuple));
+    let asked = about("tools", "b");
+    let tuple = TupleRef::of_question(&asked).unwrap();
+    let key = questions.keys.of_tuple(tuple);
+    questions.touch(&WorldChange::Keys([key].into()));
     assert_eq!(news(&mut questions, "z"), [2]);
+    questions.touch(&WorldChange::Keys([key.wrapping_add(1)].into()));
+    assert!(!questions.is_dirty());
     questions.touch(&WorldChange::Namespace("nobody's".to_owned()));
     assert!(!questions.is_dirty());
 }
@@ -135,7 +153,7 @@ fn an_id_is_used_once_even_if_its_question_is_over() {
     for id in [2, 3] {
         questions.close(id);
     }
-    assert!(questions.by_tuple.is_empty() && questions.by_namespace.is_empty());
+    assert!(questions.by_key.is_empty() && questions.by_namespace.is_empty());
 }
 
 #[test]
@@ -258,7 +276,7 @@ fn who_has_no_room_for_a_question_may_end_another() {
         questions.take_id(1),
         Err(Refused::TooManyQuestions)
     ));
-    assert!(questions.by_namespace.is_empty() && questions.by_tuple.is_empty());
+    assert!(questions.by_namespace.is_empty() && questions.by_key.is_empty());
     questions.memory.shrink(8 * 1024);
     assert!(questions.open(1, question()).is_ok());
 }
@@ -283,7 +301,7 @@ proptest! {
 
 #[test]
 fn who_may_ask_nothing_yet_asks_little_and_goes_on_when_he_may() {
-    let mut questions = Questions::new(unproven());
+    let mut questions = Questions::new(unproven(), QuestionKeys::default());
     let mut id = 0;
     while !questions.is_unproven_and_full() {
         let mut longest = about(&format!("{id:063}"), &"u".repeat(63));

@@ -1,11 +1,10 @@
 //! The memory of questions, computed before they are kept.
 
-use std::collections::BTreeSet;
 use std::mem::size_of;
 
 use evaluation_api::access::AccessQuestion;
 
-use super::{Namespace, OpenQuestion};
+use super::{Namespace, OpenQuestion, QuestionKeys};
 
 /// The overhead of the allocator for a block.
 pub(super) const BLOCK: usize = 24;
@@ -13,12 +12,13 @@ pub(super) const BLOCK: usize = 24;
 const IDS: usize = 11 * size_of::<u64>() + 16 + BLOCK;
 /// The memory of a used id, while the table of ids grows.
 pub(super) const ID: usize = growing(size_of::<u64>());
-/// The memory of a question besides its text: itself, and its ids in the indexes of tuples and of questions to be
-/// checked.
-const QUESTION: usize = size_of::<OpenQuestion>() + 8 * BLOCK + 2 * IDS;
+/// An entry in the index of keys. A block has room for eleven and is never less than half full. A sixth of a further
+/// block is above it.
+const KEY: usize = (11 * size_of::<(u64, u64)>() + 16 + BLOCK) / 5 * 7 / 6;
+/// The memory of a question besides its text: itself, its keys, and its id among the questions to be checked.
+const QUESTION: usize = size_of::<OpenQuestion>() + 8 * BLOCK + QuestionKeys::MOST * KEY + IDS;
 /// Its places in tables, which never shrink.
-pub(super) const QUESTION_PLACE: usize =
-    growing(size_of::<(u64, Box<OpenQuestion>)>()) + growing(size_of::<(u64, BTreeSet<u64>)>());
+pub(super) const QUESTION_PLACE: usize = growing(size_of::<(u64, Box<OpenQuestion>)>());
 /// The memory of a namespace in the questions: its ids, and its name here and among the reviews.
 pub(super) const NAMESPACE: usize = IDS + 2 * (LONGEST_LABEL + BLOCK);
 const LONGEST_LABEL: usize = 63;

@@ -194,7 +194,6 @@ mod going;
 
 #[cfg(test)]
 mod tests {
-    use service_kit::watches::Plain;
 
     use super::*;
     use crate::access_decision::target;
@@ -307,8 +306,9 @@ mod tests {
         take(Event::Apply(odd));
         assert!(!knows_the_request(&shared));
         let tuple = Tuple::of_question(&question()).unwrap();
+        let key = shared.read().question_keys().of_tuple(tuple.about());
         for _ in 0..2 {
-            assert_eq!(changes.try_recv(), Ok(WorldChange::Tuple(tuple.clone())));
+            assert_eq!(changes.try_recv(), Ok(WorldChange::Keys([key].into())));
         }
         assert_eq!(
             metrics.dropped.with_label_values(&["accessrequests"]).get(),
@@ -342,43 +342,26 @@ mod tests {
     }
 
     #[test]
-    fn rbac_changes_its_namespace_or_everything() {
+    fn rbac_tells_the_questions_that_rest_on_it() {
         let (shared, metrics) = (Shared::default(), metrics());
         let mut changes = shared.changes();
-        let mut listed = None;
         let binding = serde_json::to_string(&role_binding("b")).unwrap();
-        take::<RoleBinding, Rbac>(
-            &shared,
-            &metrics,
-            Event::Apply(guarded(&binding)),
-            &mut listed,
-        );
-        take::<RoleBinding, Rbac>(
-            &shared,
-            &metrics,
-            Event::Delete(guarded(&binding)),
-            &mut listed,
-        );
-        for _ in 0..2 {
-            assert_eq!(
-                changes.try_recv(),
-                Ok(WorldChange::Namespace("tools".to_owned()))
-            );
-        }
-        assert!(shared.read().chain.rbac.is_empty());
-        // No answer rests on a role to which no binding refers.
-        let role = || guarded::<ClusterRole, Plain>(r#"{"metadata":{"name":"r"},"rules":[]}"#);
+        let of_namespace = serde_json::to_string(&role("b", "*")).unwrap();
+        let role = || guarded::<Role, Rbac>(&of_namespace);
+        let binding = || guarded::<RoleBinding, Rbac>(&binding);
+        // No answer rests on a role to which no binding refers, or on a binding without its role.
         take(&shared, &metrics, Event::Apply(role()), &mut None);
+        take(&shared, &metrics, Event::Delete(role()), &mut None);
+        take(&shared, &metrics, Event::Apply(binding()), &mut None);
+        assert!(changes.try_recv().is_err());
+        take(&shared, &metrics, Event::Apply(role()), &mut None);
+        take(&shared, &metrics, Event::Delete(binding()), &mut None);
+        for _ in 0..2 {
+            let told = WorldChange::Namespace("tools".to_owned());
+            assert_eq!(changes.try_recv(), Ok(told));
+        }
         take(&shared, &metrics, Event::Delete(role()), &mut None);
         assert!(changes.try_recv().is_err());
-        let everywhere = r#"{"metadata": {"name": "b"}, "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}}"#;
-        let binding = guarded::<ClusterRoleBinding, Plain>(everywhere);
-        take(&shared, &metrics, Event::Apply(binding), &mut None);
-        assert_eq!(changes.try_recv(), Ok(WorldChange::Everything));
-        take(&shared, &metrics, Event::Apply(role()), &mut None);
-        assert_eq!(changes.try_recv(), Ok(WorldChange::Everything));
-        take(&shared, &metrics, Event::Delete(role()), &mut None);
-        assert_eq!(changes.try_recv(), Ok(WorldChange::Everything));
+        assert!(shared.read().chain.rbac.is_empty());
     }
 }

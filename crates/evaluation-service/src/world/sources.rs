@@ -14,8 +14,9 @@ use serde::de::DeserializeOwned;
 use service_kit::watches::Unreadable;
 use tracing::warn;
 
+use super::affected::change_rbac;
 use super::policies::ExplainedPolicies;
-use super::{KnownRequest, Shared, World, WorldChange};
+use super::{KnownRequest, Shared, Tuple, World, WorldChange};
 
 /// Objects of a page whose objects are several times as long as roles and bindings.
 const LONG_PAGE: u32 = 100;
@@ -64,6 +65,12 @@ fn of_namespace(metadata: &ObjectMeta) -> Vec<WorldChange> {
     vec![namespace.map_or(WorldChange::Everything, WorldChange::Namespace)]
 }
 
+fn of_tuples(world: &World, tuples: &[Tuple]) -> Vec<WorldChange> {
+    let keys = tuples.iter();
+    let keys = keys.map(|tuple| world.question_keys.of_tuple(tuple.about()));
+    news(!tuples.is_empty(), vec![WorldChange::Keys(keys.collect())])
+}
+
 fn news(is_news: bool, changes: Vec<WorldChange>) -> Vec<WorldChange> {
     if is_news { changes } else { Vec::new() }
 }
@@ -107,11 +114,8 @@ macro_rules! rbac_sources {
             }
 
             fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<WorldChange> {
-                let changes = of_namespace(&metadata);
                 let object = Self { metadata, ..Self::default() };
-                let is_news = world.chain.rbac.counts(&object);
-                world.chain.rbac.delete(&object);
-                news(is_news, changes)
+                change_rbac(world, &object, |world| world.chain.rbac.delete(&object))
             }
         }
     )+};
@@ -125,14 +129,14 @@ rbac_sources! {
 }
 
 fn apply_rbac<K: RbacObject>(world: &mut World, object: &K) -> Vec<WorldChange> {
-    let changes = of_namespace(object.metadata());
-    let is_news = world.chain.rbac.counts(object);
-    if is_ours_and_going(object.metadata()) {
-        world.chain.rbac.delete(object);
-    } else {
-        complain(world.chain.rbac.apply(object).err());
-    }
-    news(is_news, changes)
+    change_rbac(world, object, |world| {
+        let rbac = &mut world.chain.rbac;
+        if is_ours_and_going(object.metadata()) {
+            rbac.delete(object);
+        } else {
+            complain(rbac.apply(object).err());
+        }
+    })
 }
 
 /// Our objects count as deleted once they have a deletion timestamp, however long a finalizer keeps them. This
@@ -164,7 +168,7 @@ impl Source for AccessRequest {
 
     fn apply(world: &mut World, object: Self) -> Vec<WorldChange> {
         let tuples = world.requests.apply(object);
-        tuples.into_iter().map(WorldChange::Tuple).collect()
+        of_tuples(world, &tuples)
     }
 
     fn delete(world: &mut World, metadata: ObjectMeta) -> Vec<WorldChange> {
@@ -174,7 +178,7 @@ impl Source for AccessRequest {
         let tuple = namespace
             .zip(name)
             .and_then(|(namespace, name)| world.requests.delete(&namespace, &name));
-        tuple.map(WorldChange::Tuple).into_iter().collect()
+        of_tuples(world, tuple.as_slice())
     }
 }
 

@@ -28,6 +28,7 @@ fn census(world: &World) -> [usize; 7] {
         config: _,
         namespace_keys: _,
         freshness: _,
+        question_keys: _,
     } = world;
     let [by_name, by_tuple] = requests.census();
     let [policies, bytes, connectors, namespaces] = catalog.census();
