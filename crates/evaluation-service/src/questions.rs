@@ -6,6 +6,8 @@ mod weights;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use std::sync::Arc;
+
 use evaluation_api::access::{AccessAnswer, AccessQuestion};
 use evaluation_api::v1;
 use prost::Message;
@@ -13,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Refused;
 use crate::stream_memory::{StreamMemory, UNPROVEN};
-use crate::world::{QuestionKeys, WorldChange};
+use crate::world::{ChangeMarks, WorldChange};
 
 /// Questions that a stream carries at the same time.
 pub(crate) const MOST_OPEN: usize = 10_000;
@@ -24,7 +26,7 @@ const MOST_IDS: usize = 200_000;
 #[derive(Debug)]
 pub(crate) struct Questions {
     memory: StreamMemory,
-    keys: QuestionKeys,
+    marks: Arc<ChangeMarks>,
     open: HashMap<u64, Box<OpenQuestion>>,
     ids: HashSet<u64>,
     /// Each key of a question, with its id.
@@ -70,10 +72,10 @@ impl AnswerDigest {
 }
 
 impl Questions {
-    pub(crate) fn new(memory: StreamMemory, keys: QuestionKeys) -> Self {
+    pub(crate) fn new(memory: StreamMemory, marks: Arc<ChangeMarks>) -> Self {
         Self {
             memory,
-            keys,
+            marks,
             open: HashMap::new(),
             ids: HashSet::new(),
             by_key: BTreeSet::new(),
@@ -129,8 +131,8 @@ impl Questions {
         if !self.memory.grow(going + staying) {
             return Err(Refused::TooManyQuestions);
         }
-        let keys = self.keys.of_question(&question);
-        self.by_key.extend(keys.map(|key| (key, id)));
+        let keys = self.marks.mark(&question);
+        self.by_key.extend(keys.iter().map(|key| (key, id)));
         let name = &question.connector.namespace;
         if !self.has_namespace(name) {
             let new = Namespace {
@@ -161,7 +163,7 @@ impl Questions {
         };
         let question = open.question;
         self.dirty.remove(&id);
-        for key in self.keys.of_question(&question) {
+        for key in self.marks.keys_of(&question).iter() {
             self.by_key.remove(&(key, id));
         }
         let name = &question.connector.namespace;

@@ -14,7 +14,6 @@ use evaluation_api::v1::{
     watch_access_response::Event,
 };
 use service_kit::shutdown::Stop;
-use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
@@ -28,7 +27,7 @@ use crate::metrics::Metrics;
 use crate::questions::Questions;
 use crate::requestable;
 use crate::waiting;
-use crate::world::{Shared, WorldChange};
+use crate::world::{ChangeReceiver, Shared, WorldChange};
 
 /// A stream ends between one and two times this age, and the caller authenticates again.
 const AGE: Duration = Duration::from_mins(5);
@@ -69,7 +68,7 @@ impl StreamContext {
 struct RunningStream {
     context: StreamContext,
     questions: Questions,
-    changes: broadcast::Receiver<WorldChange>,
+    changes: ChangeReceiver,
     said: mpsc::Sender<StreamMessage>,
     reviews: JoinSet<(String, Result<(), Refused>)>,
     everything: Together,
@@ -93,10 +92,10 @@ pub(crate) async fn run(
 ) {
     context.metrics.streams.inc();
     let memory = context.caller.quotas.stream_memory();
-    let keys = context.shared.read().question_keys().clone();
+    let changes = context.shared.changes();
     let mut running = RunningStream {
-        changes: context.shared.changes(),
-        questions: Questions::new(memory, keys),
+        questions: Questions::new(memory, changes.marks()),
+        changes,
         reviews: JoinSet::new(),
         everything: Together::default(),
         said: said.clone(),
@@ -131,7 +130,7 @@ impl RunningStream {
                     // The caller is gone, with or without a goodbye.
                     Ok(None) | Err(_) => return Ok(()),
                 },
-                change = self.changes.recv() => self.touch(change)?,
+                changes = self.changes.recv() => self.touch(&changes),
                 () = sleep_until(everything), if self.everything.0.is_some() => {
                     self.everything = Together::default();
                     self.questions.touch(&WorldChange::Everything);
@@ -268,14 +267,13 @@ impl RunningStream {
         timeout(UNREAD, send).await.map_err(|_| Refused::Unread)
     }
 
-    fn touch(&mut self, change: Result<WorldChange, RecvError>) -> Result<(), Refused> {
-        match concerned(change)? {
-            WorldChange::Everything => self.everything.touch(Instant::now()),
-            change @ (WorldChange::Keys(_) | WorldChange::Namespace(_)) => {
-                self.questions.touch(&change);
+    fn touch(&mut self, changes: &[WorldChange]) {
+        for change in changes {
+            match change {
+                WorldChange::Everything => self.everything.touch(Instant::now()),
+                WorldChange::Keys(_) | WorldChange::Namespace(_) => self.questions.touch(change),
             }
         }
-        Ok(())
     }
 
     /// The next answer. A no for which authorizers need lookups is sent after these.
@@ -325,15 +323,6 @@ impl RunningStream {
     }
 }
 
-/// The questions that a change may concern. The changes that a stream missed may concern every question.
-fn concerned(change: Result<WorldChange, RecvError>) -> Result<WorldChange, Refused> {
-    match change {
-        Ok(change) => Ok(change),
-        Err(RecvError::Lagged(_)) => Ok(WorldChange::Everything),
-        Err(RecvError::Closed) => Err(Refused::NotReady),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,22 +335,5 @@ mod tests {
             together.touch(now + later * TOGETHER / 2);
         }
         assert_eq!(together.0, Some(now + TOGETHER));
-    }
-    #[tokio::test]
-    async fn a_stream_that_missed_changes_looks_at_everything() {
-        let (changes, mut missed) = broadcast::channel(1);
-        for namespace in ["a", "b", "c"] {
-            let _ = changes.send(WorldChange::Namespace(namespace.into()));
-        }
-        let change = concerned(missed.recv().await);
-        assert!(matches!(change, Ok(WorldChange::Everything)), "{change:?}");
-        let change = concerned(missed.recv().await);
-        assert!(
-            matches!(change, Ok(WorldChange::Namespace(_))),
-            "{change:?}"
-        );
-        drop(changes);
-        let end = concerned(missed.recv().await);
-        assert!(matches!(end, Err(Refused::NotReady)), "{end:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The known state of the cluster, and the notifications of its changes.
 
 mod affected;
+mod announcements;
 mod catalog;
 mod configuration;
 mod follow;
@@ -20,23 +21,21 @@ use connectors_api::NamespaceKeys;
 use connectors_api::config::{Config, DefaultRequesters};
 use evaluation_api::access::Gating;
 use jiff::Timestamp;
-use tokio::sync::broadcast;
 
 use crate::error::Refused;
 
+use announcements::Announcements;
 use freshness::CacheTimes;
 
+pub use announcements::{ChangeMarks, ChangeReceiver};
 pub use catalog::Catalog;
 pub(crate) use catalog::Labels;
 pub use follow::Follow;
 pub use freshness::fresh_for;
 pub use policies::{ExplainedPolicy, PolicyText};
-pub use question_keys::{GivenTarget, QuestionKeys};
+pub use question_keys::{GivenTarget, KeysOfQuestion, QuestionKeys};
 pub use read::Strict;
 pub use requests::{KnownPolicy, KnownRequest, KnownRequests, Tuple, TupleRef};
-
-/// Changes that a stream may be behind. A stream that is further behind checks everything.
-const CHANGES: usize = 1024;
 
 /// The basis of decisions at one moment.
 #[derive(Debug, Default)]
@@ -77,14 +76,16 @@ pub enum WorldChange {
 #[derive(Debug)]
 pub struct Shared {
     world: RwLock<World>,
-    changes: broadcast::Sender<WorldChange>,
+    announcements: Arc<Announcements>,
 }
 
 impl Default for Shared {
     fn default() -> Self {
+        let world = World::default();
+        let keys = world.question_keys.clone();
         Self {
-            world: RwLock::default(),
-            changes: broadcast::Sender::new(CHANGES),
+            world: RwLock::new(world),
+            announcements: Arc::new(Announcements::new(keys)),
         }
     }
 }
@@ -134,11 +135,6 @@ impl World {
         }
     }
 
-    /// Makes the keys under which changes name questions.
-    pub(crate) const fn question_keys(&self) -> &QuestionKeys {
-        &self.question_keys
-    }
-
     /// How long the caches may still be used for answers. An error when they are too old.
     pub fn fresh_for(&self, now: Timestamp, most: Duration) -> Result<Duration, Refused> {
         fresh_for(self.fresh_as_of(), now, most).ok_or(Refused::Stale)
@@ -158,10 +154,10 @@ impl Shared {
         self.world.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The receiver of every change from now on.
+    /// The receiver of the changes from now on that it marks.
     #[must_use]
-    pub fn changes(&self) -> broadcast::Receiver<WorldChange> {
-        self.changes.subscribe()
+    pub fn changes(&self) -> ChangeReceiver {
+        self.announcements.listen()
     }
 
     /// Changes the world, then announces the affected questions.
@@ -170,9 +166,8 @@ impl Shared {
             let mut world = self.world.write().unwrap_or_else(PoisonError::into_inner);
             change(&mut world)
         };
-        for change in changes {
-            // An error means that there is no listener.
-            let _ = self.changes.send(change);
+        for change in &changes {
+            self.announcements.announce(change);
         }
     }
 }
@@ -204,18 +199,13 @@ mod tests {
     #[test]
     fn who_listens_hears_of_a_change_when_it_can_be_seen() {
         let shared = Shared::default();
-        let mut changes = shared.changes();
-        shared.change(|_| {
-            vec![
-                WorldChange::Namespace("a".to_owned()),
-                WorldChange::Everything,
-            ]
-        });
-        assert_eq!(
-            changes.try_recv(),
-            Ok(WorldChange::Namespace("a".to_owned()))
-        );
-        assert_eq!(changes.try_recv(), Ok(WorldChange::Everything));
-        assert!(changes.try_recv().is_err());
+        let changes = shared.changes().of_everything();
+        let told = [
+            WorldChange::Namespace("a".to_owned()),
+            WorldChange::Everything,
+        ];
+        shared.change(|_| told.to_vec());
+        assert_eq!(changes.try_recv(), told);
+        assert_eq!(changes.try_recv(), []);
     }
 }

@@ -8,7 +8,7 @@ use super::weights::{BLOCK, NAMESPACE_PLACE, QUESTION_PLACE};
 use super::*;
 use crate::caller_identity::CallerIdentity;
 use crate::fixtures::question;
-use crate::world::TupleRef;
+use crate::world::QuestionKeys;
 
 fn unproven() -> StreamMemory {
     StreamMemory::new(Arc::default(), Arc::new(CallerIdentity::Local(0)))
@@ -36,7 +36,7 @@ pub(crate) fn questions_of(
 ) -> Questions {
     let mut memory = unproven();
     memory.prove();
-    let mut questions = Questions::new(memory, keys.clone());
+    let mut questions = Questions::new(memory, Arc::new(ChangeMarks::new(keys.clone())));
     for (id, asked) in (0..).zip(asked) {
         let namespace = asked.connector.namespace.clone();
         questions.open(id, asked).unwrap();
@@ -88,13 +88,16 @@ fn a_change_concerns_its_own_questions() {
     news(&mut questions, "x");
     questions.touch(&WorldChange::Namespace("tools".to_owned()));
     assert_eq!(news(&mut questions, "y"), [1, 2]);
-    let asked = about("tools", "b");
-    let tuple = TupleRef::of_question(&asked).unwrap();
-    let key = questions.keys.of_tuple(tuple);
-    questions.touch(&WorldChange::Keys([key].into()));
-    assert_eq!(news(&mut questions, "z"), [2]);
-    questions.touch(&WorldChange::Keys([key.wrapping_add(1)].into()));
-    assert!(!questions.is_dirty());
+    // The last key is that of the tuple.
+    let keys = questions.marks.keys_of(&about("tools", "b"));
+    let keys: Vec<u64> = keys.iter().collect();
+    let [standing, of_pod, of_tuple] = keys.try_into().unwrap();
+    for (key, concerned) in [(of_tuple, &[2][..]), (of_pod, &[1, 2]), (standing, &[1, 2])] {
+        questions.touch(&WorldChange::Keys([key].into()));
+        assert_eq!(news(&mut questions, &key.to_string()), concerned);
+        questions.touch(&WorldChange::Keys([key.wrapping_add(1)].into()));
+        assert!(!questions.is_dirty());
+    }
     questions.touch(&WorldChange::Namespace("nobody's".to_owned()));
     assert!(!questions.is_dirty());
 }
@@ -185,8 +188,12 @@ fn of_a_node(number: usize) -> AccessQuestion {
 /// meanwhile, and the weight is this.
 fn taken(asked: &[AccessQuestion], message: &str) -> (usize, usize) {
     let mut weight = 0;
+    // Each stream has as many, with and without questions.
+    let marks = Arc::new(ChangeMarks::new(QuestionKeys::default()));
     let info = measure(|| {
-        let mut questions = questions();
+        let mut memory = unproven();
+        memory.prove();
+        let mut questions = Questions::new(memory, Arc::clone(&marks));
         for (id, asked) in (0..).zip(asked) {
             questions.take_id(id).unwrap();
             questions.open(id, asked.clone()).unwrap();
@@ -301,7 +308,10 @@ proptest! {
 
 #[test]
 fn who_may_ask_nothing_yet_asks_little_and_goes_on_when_he_may() {
-    let mut questions = Questions::new(unproven(), QuestionKeys::default());
+    let mut questions = Questions::new(
+        unproven(),
+        Arc::new(ChangeMarks::new(QuestionKeys::default())),
+    );
     let mut id = 0;
     while !questions.is_unproven_and_full() {
         let mut longest = about(&format!("{id:063}"), &"u".repeat(63));

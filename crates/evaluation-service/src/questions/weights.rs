@@ -4,7 +4,8 @@ use std::mem::size_of;
 
 use evaluation_api::access::AccessQuestion;
 
-use super::{Namespace, OpenQuestion, QuestionKeys};
+use super::{Namespace, OpenQuestion};
+use crate::world::KeysOfQuestion;
 
 /// The overhead of the allocator for a block.
 pub(super) const BLOCK: usize = 24;
@@ -16,7 +17,7 @@ pub(super) const ID: usize = growing(size_of::<u64>());
 /// block is above it.
 const KEY: usize = (11 * size_of::<(u64, u64)>() + 16 + BLOCK) / 5 * 7 / 6;
 /// The memory of a question besides its text: itself, its keys, and its id among the questions to be checked.
-const QUESTION: usize = size_of::<OpenQuestion>() + 8 * BLOCK + QuestionKeys::MOST * KEY + IDS;
+const QUESTION: usize = size_of::<OpenQuestion>() + 8 * BLOCK + KeysOfQuestion::MOST * KEY + IDS;
 /// Its places in tables, which never shrink.
 pub(super) const QUESTION_PLACE: usize = growing(size_of::<(u64, Box<OpenQuestion>)>());
 /// The memory of a namespace in the questions: its ids, and its name here and among the reviews.

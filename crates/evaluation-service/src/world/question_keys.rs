@@ -28,12 +28,23 @@ pub struct GivenTarget<'a> {
     pub subresource: &'a str,
 }
 
-impl QuestionKeys {
-    /// The largest number of keys that a question has.
+/// The keys of one question.
+#[derive(Clone, Copy, Debug)]
+pub struct KeysOfQuestion([Option<u64>; Self::MOST]);
+
+impl KeysOfQuestion {
+    /// The largest number of them.
     pub(crate) const MOST: usize = 3;
 
-    /// The keys of a question.
-    pub(crate) fn of_question(&self, question: &AccessQuestion) -> impl Iterator<Item = u64> {
+    /// Each of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().copied().flatten()
+    }
+}
+
+impl QuestionKeys {
+    /// The keys of a question. Without a pod there is one.
+    pub(crate) fn of_question(&self, question: &AccessQuestion) -> KeysOfQuestion {
         let about = TupleRef::of_question(question);
         let AccessQuestion {
             subject,
@@ -59,13 +70,19 @@ impl QuestionKeys {
             ))
         });
         let of_tuple = about.map(|about| self.of_tuple(about));
-        [Some(standing), of_pod, of_tuple].into_iter().flatten()
+        KeysOfQuestion([Some(standing), of_pod, of_tuple])
     }
 
     /// The key of all questions with a tuple.
     #[must_use]
     pub fn of_tuple(&self, about: TupleRef<'_>) -> u64 {
         self.0.hash_one(about)
+    }
+
+    /// The key of all questions about the connectors of a namespace.
+    #[must_use]
+    pub fn of_namespace(&self, namespace: &str) -> u64 {
+        self.0.hash_one(namespace)
     }
 
     /// The key of all questions that ask for a target.
