@@ -9,7 +9,7 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -19,6 +19,8 @@ const PODS: &str = "devops-ns1";
 const ACCOUNT: &str = "pipeline";
 const CONNECTOR: &str = "harbor-prod";
 const GROUP: &str = "connectors.alauda.io";
+/// The number of the first pod without a grant.
+pub(crate) const WITHOUT: usize = 1_000_000;
 /// Requests to the API server at one time.
 const AT_ONCE: usize = 24;
 
@@ -59,7 +61,7 @@ pub(crate) async fn make_others(client: &Client, namespace: &str, numbers: std::
 pub(crate) fn questions(namespace: &str, grants: usize, count: usize) -> Vec<Question> {
     // Far from each other, so that not one corner answers all of them.
     let granted = (0..count / 2).map(|at| (at * 7_919 % grants, true));
-    let others = (0..count / 2).map(|at| (1_000_000 + at, false));
+    let others = (0..count / 2).map(|at| (WITHOUT + at, false));
     let pairs = granted.zip(others).flat_map(|(one, other)| [one, other]);
     pairs
         .map(|(number, is_allowed)| question(namespace, number, is_allowed))
@@ -140,6 +142,17 @@ async fn grant(client: &Client, namespace: &str, number: usize) {
         number,
     )
     .await;
+}
+
+/// Makes a Role and its RoleBinding for a pod, and ends both.
+pub(crate) async fn make_and_end(client: &Client, namespace: &str, number: usize) {
+    let name = format!("ended-{number}");
+    rbac(client, namespace, &name, &json!({}), number).await;
+    let params = DeleteParams::default();
+    let bindings = Api::<RoleBinding>::namespaced(client.clone(), namespace);
+    bindings.delete(&name, &params).await.unwrap();
+    let roles = Api::<Role>::namespaced(client.clone(), namespace);
+    roles.delete(&name, &params).await.unwrap();
 }
 
 const POLICY: &str = "7d4c2a1e-0000-4000-8000-000000000009";

@@ -13,6 +13,7 @@
 )]
 
 mod ask;
+mod events;
 mod grants;
 mod service;
 #[path = "../support/mod.rs"]
@@ -76,6 +77,8 @@ const LISTS: [&str; 5] = [
 ];
 /// Starts of the service that are timed.
 const STARTS: usize = 5;
+/// Questions on a stream beside events of RBAC.
+const OPEN: [usize; 2] = [100, 10_000];
 /// How long a process is left alone before its memory is looked at.
 const IDLE: Duration = Duration::from_secs(2);
 
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
     bench.compare(&service, MANY, 80.0, 100.0);
     bench.batches(&service);
     drop(service);
+    bench.events();
     bench.sizes();
     bench.table.end()
 }
@@ -341,6 +345,23 @@ impl Bench {
             1.0,
             2.0,
         );
+    }
+
+    /// The work for events of grants, which must not grow with the questions that are open beside them.
+    fn events(&mut self) {
+        let namespace = &self.place.namespace;
+        for open in OPEN {
+            let service = self.program.start();
+            let worked = self.one.block_on(async {
+                let admin = self.place.client().await;
+                events::processor_time(&admin, namespace, &service, open).await
+            });
+            let what = format!(
+                "its processor time for an event of a Role or RoleBinding; {open} open questions on a stream"
+            );
+            let worked = worked.as_secs_f64() * 1e3;
+            self.table.at_most(&what, worked, "ms", 1.0, 0.1);
+        }
     }
 
     /// The time in which the lists that the service needs come, one beside the other, and nothing is done with them.
