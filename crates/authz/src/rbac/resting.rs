@@ -1,4 +1,4 @@
-//! What rests on one object: the pairs of a role and a binding that it is part of.
+//! The pairs of a role and a binding that one object is part of.
 //!
 //! A decision rests on such pairs alone. So two sets hold every decision that a change of an object can affect: the
 //! one before the change, and the one after it. The order in which a role and its bindings arrive does not matter.
@@ -19,8 +19,8 @@ pub struct BoundRole<'a> {
 }
 
 impl RbacIndex {
-    /// What rests on an object at this moment. None when no decision does: it is unknown, a role without a binding, or
-    /// a binding without a role. Only its kind, namespace and name count.
+    /// The pairs that an object is part of at this moment. None when no decision rests on it: it is unknown, a role
+    /// without a binding, or a binding without a role. Only its kind, namespace and name count.
     #[must_use]
     pub fn resting_on<'a, K: RbacObject>(&'a self, object: &'a K) -> Option<BoundRole<'a>> {
         let (namespace, name) = key::<K>(object.metadata()).ok()?;

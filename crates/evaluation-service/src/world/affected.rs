@@ -6,6 +6,9 @@
 //! Invariant: a question whose answer changed is among them. An answer rests on pairs of a role and a binding. So both
 //! the pairs before the change and those after it count, and an object without a pair affects nothing. Facts that
 //! are not plain names make the set wider: all questions of the namespace, or all.
+//!
+//! If more than eight roles or bindings give the same access, other bindings decide where the search for the first one
+//! begins. An answer may then go on naming a binding that gives the access as well, until the next look at everything.
 
 #[cfg(test)]
 mod tests;
