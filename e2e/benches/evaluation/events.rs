@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evaluation_api::client::Subscription;
+use evaluation_api::client::{Event, Subscription};
 use futures::future::join_all;
 use kube::Client;
 
@@ -27,7 +27,9 @@ pub(crate) async fn processor_time(
     let asked = grants::questions(namespace, open, open);
     let watch = |it: Question| client.watcher().watch(it.asked);
     let mut questions: Vec<Subscription> = asked.into_iter().map(watch).collect();
-    join_all(questions.iter_mut().map(Subscription::next)).await;
+    let first = join_all(questions.iter_mut().map(Subscription::next)).await;
+    let is_answer = |event: &Option<Event>| matches!(event, Some(Event::Answer(_)));
+    assert!(first.iter().all(is_answer), "a question is refused");
     let mut times = Times::default();
     for round in 0..ROUNDS {
         let before = service.process.worked();
