@@ -1,4 +1,4 @@
-//! The processor time of the service for an event of a Role or RoleBinding of ours, beside open questions.
+//! The processor time of the service for an event of a Role or `RoleBinding` of ours, beside open questions.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::grants::{self, Question};
 use crate::service::{Program, Running};
 use crate::support::load::Times;
 
-/// Grants that are made and ended in a round. Each is four events: its Role and its RoleBinding, twice.
+/// Grants that are made and ended in a round. Each is four events: its Role and its `RoleBinding`, twice.
 const GRANTS: usize = 100;
 const EVENTS: usize = 4 * GRANTS;
 /// The look at all questions of a stream every thirty seconds is in few of them.

@@ -144,7 +144,7 @@ async fn grant(client: &Client, namespace: &str, number: usize) {
     .await;
 }
 
-/// Makes a Role and its RoleBinding for a pod, and ends both.
+/// Makes a Role and its `RoleBinding` for a pod, and ends both.
 pub(crate) async fn make_and_end(client: &Client, namespace: &str, number: usize) {
     let name = format!("ended-{number}");
     rbac(client, namespace, &name, &json!({}), number).await;
