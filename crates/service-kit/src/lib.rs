@@ -39,6 +39,7 @@ pub mod retry;
 pub mod reviews;
 pub mod serve;
 pub mod shared_cache;
+pub mod shared_reads;
 pub mod shell;
 pub mod shutdown;
 pub mod telemetry;
