@@ -46,8 +46,9 @@ use crate::{
 
 /// The leader's lease, and this controller in metrics.
 const LEASE: &str = "policy-controller";
-/// How many policies are looked at at a time.
-const WORKERS: usize = 16;
+/// How many policies are looked at at a time. Nearly all of their time they wait for the API server: up to 100 ms for a
+/// list, for a Role and for a RoleBinding. Each has one write on its way at most.
+const WORKERS: usize = 64;
 /// Of these, the workers that are left to urgent jobs.
 const URGENT_WORKERS: usize = WORKERS / 4;
 /// The limit of workers that one namespace keeps busy.

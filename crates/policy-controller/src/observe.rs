@@ -1,26 +1,21 @@
 //! Reads past every cache: no resource version is given, so the API server answers with the newest state.
 
+mod around;
+mod managed;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
+    pin::pin,
     sync::Arc,
 };
 
-use connectors_api::{
-    AccessPolicy, AccessPolicySpec, AccessPolicyStatus, LabelSelector, NamespaceKeys,
-    access_policy::{MOST_SELECTORS, SubjectForm},
-    connector, labels,
-    names::MANAGED_BY,
-    parse,
+use connectors_api::{AccessPolicy, AccessPolicySpec, AccessPolicyStatus, NamespaceKeys, parse};
+use futures::{
+    future::{Either, maybe_done, select},
+    try_join,
 };
-use futures::try_join;
-use k8s_openapi::{
-    api::{
-        core::v1::{Namespace, ServiceAccount},
-        rbac::v1::{Role, RoleBinding},
-    },
-    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta},
-};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::{
     Api, Client, Resource,
     api::{DynamicObject, ListParams},
@@ -32,16 +27,18 @@ use service_kit::{
     gets,
     lists::{self, Pages},
     retry::{CallError, RetryPolicy},
-    watches::{Guarded, Labelled, Named, Plain},
+    shared_reads::{Moment, SharedReads},
+    watches::{Guarded, Plain},
 };
 use tokio::time::Instant;
 
 use crate::{
     cache::Job,
-    seen::{
-        FoundObject, Labels, MANAGER, Managed, MostSelected, Name, OwnerPolicy, Pin, Surroundings,
-    },
+    seen::{Managed, MostSelected, Name, OwnerPolicy, Surroundings},
 };
+use around::{Around, AroundReads, ListSource, SelectorScope};
+use managed::ManagedReads;
+pub use managed::{job_in, managed_by_us};
 
 /// Policies of one page. Each has up to 64 KiB, and a page is in memory as text and as objects.
 const LONG_PAGE: u32 = 100;
@@ -77,38 +74,6 @@ pub struct PolicyReads {
     around: Around,
 }
 
-/// Service accounts that a subject selects by their labels.
-struct Selected<'a> {
-    selector: &'a LabelSelector,
-    /// In namespaces that are selected, too; else in the policy's own.
-    is_elsewhere: bool,
-}
-
-impl<'a> Selected<'a> {
-    fn of(form: &'a SubjectForm) -> Option<Self> {
-        match form {
-            SubjectForm::ServiceAccountsByLabel {
-                selector,
-                namespaces,
-            } => Some(Self {
-                selector,
-                is_elsewhere: namespaces.is_some(),
-            }),
-            SubjectForm::ServiceAccountGroupsByNamespace { .. }
-            | SubjectForm::ServiceAccount { .. }
-            | SubjectForm::Group { .. }
-            | SubjectForm::User { .. } => None,
-        }
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-struct Around {
-    connectors: BTreeMap<String, Labels>,
-    namespaces: BTreeMap<String, Labels>,
-    accounts: BTreeMap<String, BTreeMap<String, Labels>>,
-}
-
 impl PolicyReads {
     /// The objects from which it selects.
     #[must_use]
@@ -121,125 +86,99 @@ impl PolicyReads {
             accounts: &self.around.accounts,
         }
     }
+
+    /// The policy, once it is decided on. The objects of the decision are not kept until all is written.
+    #[must_use]
+    pub fn decided(self) -> Option<PolicyLive> {
+        self.policy
+    }
 }
 
-/// Reads from the API server.
+/// The cached state of a policy, before it is read.
+#[derive(Clone, Debug)]
+pub struct PolicyKnown {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its content. The lists that it needs are begun before it is read.
+    pub policy: Option<Arc<AccessPolicy>>,
+    /// The labels by which namespaces may be selected. They come from a watch, so they are as new as the reads.
+    pub namespace_keys: Arc<NamespaceKeys>,
+}
+
+/// Reads from the API server. Clones share the lists that they wait for.
 #[derive(Clone)]
 pub struct Observer {
     client: Client,
     policy: RetryPolicy,
     most_selected: MostSelected,
+    around: AroundReads,
+    managed: ManagedReads,
+    /// Policies whose names are not known, by namespace; the parts are their UIDs.
+    nameless: SharedReads<String, String, BTreeMap<String, PolicyLive>>,
 }
 
 impl Observer {
     /// Reads with this client.
     #[must_use]
-    pub const fn new(client: Client, policy: RetryPolicy, most_selected: MostSelected) -> Self {
+    pub fn new(client: Client, policy: RetryPolicy, most_selected: MostSelected) -> Self {
+        let source = ListSource {
+            client: client.clone(),
+            policy,
+        };
         Self {
             client,
             policy,
             most_selected,
+            around: AroundReads::of(source.clone()),
+            managed: ManagedReads::of(source),
+            nameless: SharedReads::default(),
         }
     }
 
-    /// All objects that concern a policy. Its name, if it is known. The keys come from a watch, so they are
-    /// as new as the reads.
-    pub async fn read(
-        &self,
-        job: &Job,
-        name: Option<&str>,
-        namespace_keys: Arc<NamespaceKeys>,
-    ) -> Result<PolicyReads, CallError> {
-        let since = Instant::now();
+    /// All objects that concern a policy, by reads that all begin after this call. Lists are shared with other calls.
+    ///
+    /// All reads are side by side: the API server may take a tenth of a second for each list.
+    pub async fn read(&self, job: &Job, known: PolicyKnown) -> Result<PolicyReads, Arc<CallError>> {
+        let (since, after) = (Instant::now(), Moment::now());
+        let own = &job.namespace;
+        let guess = known.policy.as_ref();
+        let guess = guess.map_or_else(SelectorScope::default, |it| {
+            SelectorScope::of(&it.spec, own)
+        });
         let policy = async {
-            match name {
-                Some(name) => self.policy(&job.namespace, name).await,
-                None => self.policy_by_uid(job).await,
+            match &known.name {
+                Some(name) => self.policy(own, name).await.map_err(Arc::new),
+                None => self.policy_by_uid(job, after).await,
             }
         };
-        // Side by side: the API server may take a tenth of a second for each list.
-        let (policy, there) = try_join!(policy, self.managed(job))?;
+        let live = pin!(async { try_join!(policy, self.managed.read(job, after)) });
+        let mut ahead = pin!(maybe_done(self.around.read(&guess, own, after)));
+        // A policy that is gone waits for no list of what it selected from.
+        let live = match select(live, ahead.as_mut()).await {
+            Either::Left((live, _)) => live,
+            Either::Right(((), live)) => live.await,
+        };
+        let (policy, managed) = live?;
         let policy = policy.filter(|it| it.owner.uid == job.uid);
-        let spec = policy.as_ref().and_then(|it| it.spec.as_ref().ok());
-        let around = match spec {
-            Some(spec) => self.around(spec, &job.namespace).await?,
-            None => Around::default(),
+        let there = policy.as_ref().filter(|it| !it.deleting);
+        let spec = there.and_then(|it| it.spec.as_ref().ok());
+        let scope = spec.map_or_else(SelectorScope::default, |it| SelectorScope::of(it, own));
+        if scope == guess {
+            ahead.as_mut().await;
+        }
+        let around = match ahead.as_mut().take_output().filter(|_| scope == guess) {
+            Some(around) => around,
+            // What the guess began may be taken, as long as it is not dropped.
+            None => self.around.read(&scope, own, after).await,
         };
         Ok(PolicyReads {
             most_selected: self.most_selected,
-            namespace_keys,
+            namespace_keys: known.namespace_keys,
             since,
             policy,
-            there,
-            around,
+            there: managed.get(&job.uid).cloned().unwrap_or_default(),
+            around: around?,
         })
-    }
-
-    /// The objects from which a policy of that namespace selects. Kinds without a selector are not read.
-    async fn around(&self, spec: &AccessPolicySpec, own: &str) -> Result<Around, CallError> {
-        let given = spec.default_permission.iter();
-        let given = given.filter(|it| it.binding_template.selectors() <= MOST_SELECTORS);
-        let subjects = given.flat_map(|it| &it.binding_template.subjects);
-        let forms: Vec<_> = subjects.flat_map(SubjectForm::try_from).collect();
-        let (connectors, namespaces, accounts) = try_join!(
-            self.connectors(own),
-            self.namespaces(&forms),
-            self.accounts(&forms, own)
-        )?;
-        Ok(Around {
-            connectors,
-            namespaces,
-            accounts,
-        })
-    }
-
-    async fn connectors(&self, own: &str) -> Result<BTreeMap<String, Labels>, CallError> {
-        let api =
-            Api::<Guarded<connector::Selectable, Labelled>>::namespaced(self.client.clone(), own);
-        let call = format!("list connectors in {own}");
-        let connectors = lists::whole(&self.policy, call, &api, ListParams::default()).await?;
-        Ok(names(&connectors))
-    }
-
-    async fn namespaces(
-        &self,
-        forms: &[SubjectForm],
-    ) -> Result<BTreeMap<String, Labels>, CallError> {
-        if forms.iter().all(|it| it.namespaces().is_none()) {
-            return Ok(BTreeMap::new());
-        }
-        let api = Api::<Guarded<Namespace, Named>>::all(self.client.clone());
-        let params = ListParams::default();
-        let namespaces = lists::whole(&self.policy, "list namespaces", &api, params).await?;
-        Ok(names(&namespaces))
-    }
-
-    /// One list for any number of selectors: their objects are found in it.
-    async fn accounts(
-        &self,
-        forms: &[SubjectForm],
-        own: &str,
-    ) -> Result<BTreeMap<String, BTreeMap<String, Labels>>, CallError> {
-        let by_label: Vec<_> = forms.iter().filter_map(Selected::of).collect();
-        let Some((first, others)) = by_label.split_first() else {
-            return Ok(BTreeMap::new());
-        };
-        let is_elsewhere = by_label.iter().any(|it| it.is_elsewhere);
-        let api: Api<Guarded<ServiceAccount, Named>> = if is_elsewhere {
-            Api::all(self.client.clone())
-        } else {
-            Api::namespaced(self.client.clone(), own)
-        };
-        let labels = equalities(first.selector);
-        let is_common = others.iter().all(|it| equalities(it.selector) == labels);
-        let params = ListParams::default().labels(if is_common { &labels } else { "" });
-        let listed = lists::whole(&self.policy, "list serviceaccounts", &api, params).await?;
-        let mut accounts: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
-        for (name, labels) in there(&listed) {
-            let of_namespace = accounts.entry(name.namespace).or_default();
-            of_namespace.insert(name.name, labels);
-        }
-        Ok(accounts)
     }
 
     async fn policy(&self, namespace: &str, name: &str) -> Result<Option<PolicyLive>, CallError> {
@@ -249,14 +188,27 @@ impl Observer {
         Ok(found.map(policy))
     }
 
-    async fn policy_by_uid(&self, job: &Job) -> Result<Option<PolicyLive>, CallError> {
-        let api = self.policies(Some(&job.namespace));
+    /// One list finds the policies of all looks at a namespace that wait for it.
+    async fn policy_by_uid(
+        &self,
+        job: &Job,
+        after: Moment,
+    ) -> Result<Option<PolicyLive>, Arc<CallError>> {
+        let (retries, api) = (self.policy, self.policies(Some(&job.namespace)));
         let call = format!("list accesspolicies in {}", job.namespace);
-        let found = lists::whole(&self.policy, call, &api, ListParams::default()).await?;
-        Ok(found
-            .into_iter()
-            .map(policy)
-            .find(|it| it.owner.uid == job.uid))
+        let list = move |uids: BTreeSet<String>| async move {
+            let mut pages = Pages::of(LONG_PAGE, ListParams::default());
+            let mut found = BTreeMap::new();
+            while let Some(page) = pages.next(&retries, &call, &api).await? {
+                let wanted = page.into_iter().map(policy);
+                let wanted = wanted.filter(|it| uids.contains(&it.owner.uid));
+                found.extend(wanted.map(|it| (it.owner.uid.clone(), it)));
+            }
+            Ok(found)
+        };
+        let Job { namespace, uid } = job.clone();
+        let found = self.nameless.read(namespace, uid, after, list).await?;
+        Ok(found.get(&job.uid).cloned())
     }
 
     fn policies(&self, namespace: Option<&str>) -> Api<Guarded<DynamicObject>> {
@@ -301,31 +253,6 @@ impl Observer {
         Ok(all.filter_map(job_in).collect())
     }
 
-    async fn managed(&self, job: &Job) -> Result<Managed, CallError> {
-        let selector = format!(
-            "{},{}={}",
-            managed_by_us(),
-            labels::ACCESS_POLICY_UID,
-            job.uid
-        );
-        let params = ListParams::default().labels(&selector);
-        let namespace = &job.namespace;
-        let roles = Api::<Guarded<Role>>::namespaced(self.client.clone(), namespace);
-        let call = format!("list managed roles in {namespace}");
-        let roles = lists::whole(&self.policy, call, &roles, params.clone());
-        let bindings = Api::<Guarded<RoleBinding>>::namespaced(self.client.clone(), namespace);
-        let call = format!("list managed rolebindings in {namespace}");
-        let bindings = lists::whole(&self.policy, call, &bindings, params);
-        let (roles, bindings) = try_join!(roles, bindings)?;
-        Ok(Managed {
-            roles: roles.into_iter().map(|it| found(it, "f:rules")).collect(),
-            bindings: bindings
-                .into_iter()
-                .map(|it| found(it, "f:subjects"))
-                .collect(),
-        })
-    }
-
     /// Whether the object of that name is managed for the job.
     pub async fn is_managed<K>(&self, job: &Job, name: &str) -> Result<bool, CallError>
     where
@@ -343,56 +270,6 @@ impl Observer {
         let found = self.policy.call(call, || gets::find(&api, name)).await?;
         Ok(found.is_none_or(|it| job_in(it.meta()).as_ref() == Some(job)))
     }
-}
-
-/// The objects that are managed for policies. Objects that are managed for requests name a policy, too.
-#[must_use]
-pub fn managed_by_us() -> String {
-    format!(
-        "{}={},{},!{}",
-        labels::MANAGED_BY,
-        MANAGED_BY,
-        labels::ACCESS_POLICY_UID,
-        labels::ACCESS_REQUEST_UID
-    )
-}
-
-/// The job that an object is managed for, if it is managed.
-#[must_use]
-pub fn job_in(metadata: &ObjectMeta) -> Option<Job> {
-    let label = |key: &str| metadata.labels.as_ref()?.get(key);
-    let is_ours = label(labels::MANAGED_BY).is_some_and(|it| it == MANAGED_BY)
-        && label(labels::ACCESS_REQUEST_UID).is_none();
-    let uid = label(labels::ACCESS_POLICY_UID).filter(|_| is_ours)?;
-    Some(Job {
-        namespace: metadata.namespace.clone()?,
-        uid: uid.clone(),
-    })
-}
-
-/// The objects that exist and are not being deleted.
-fn there<K: Resource, P>(objects: &[Guarded<K, P>]) -> impl Iterator<Item = (Name, Labels)> {
-    // No selector finds an object with unreadable labels, not even a negative one.
-    let objects = objects.iter().filter_map(|it| it.object.as_ref().ok());
-    let objects = objects.map(Resource::meta);
-    let there = objects.filter(|it| it.deletion_timestamp.is_none());
-    there.map(|it| (Name::in_metadata(it), it.labels.clone().unwrap_or_default()))
-}
-
-/// The same of objects that are in one namespace, or in none.
-fn names<K: Resource, P>(objects: &[Guarded<K, P>]) -> BTreeMap<String, Labels> {
-    there(objects)
-        .map(|(name, labels)| (name.name, labels))
-        .collect()
-}
-
-/// The part of a selector that the API server can evaluate.
-fn equalities(selector: &LabelSelector) -> String {
-    let labels = selector.match_labels.iter();
-    let labels: Vec<_> = labels
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
-    labels.join(",")
 }
 
 fn policy(object: Guarded<DynamicObject, Plain>) -> PolicyLive {
@@ -421,32 +298,6 @@ fn read_policy(
     let spec = parse::spec(&part("spec")).map_err(|error| error.to_string());
     // An unreadable status is written again.
     (spec, serde_json::from_value(part("status")).ok())
-}
-
-fn found<K: Resource>(object: Guarded<K>, content: &str) -> (String, FoundObject<K>) {
-    let metadata = object.meta().clone();
-    let fields = metadata.managed_fields.unwrap_or_default();
-    let found = FoundObject {
-        pin: Pin {
-            uid: metadata.uid.unwrap_or_default(),
-            version: metadata.resource_version.unwrap_or_default(),
-        },
-        terminating: metadata.deletion_timestamp.is_some(),
-        changed_by: changed_by(&fields, content),
-        object: object.object.ok(),
-    };
-    (metadata.name.unwrap_or_default(), found)
-}
-
-/// Another owner of an object's content. After our write there is none.
-fn changed_by(fields: &[ManagedFieldsEntry], content: &str) -> Option<String> {
-    let owns = |it: &&ManagedFieldsEntry| {
-        let fields = it.fields_v1.as_ref();
-        it.manager.as_deref() != Some(MANAGER)
-            && fields.is_some_and(|it| it.0.get(content).is_some())
-    };
-    let other = fields.iter().find(owns)?;
-    Some(other.manager.clone().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use crate::{
     checks::{Checks, Inspections},
     events::Events,
     metrics::{Metrics, PolicyFailureCause},
-    observe::{Observer, PolicyLive},
+    observe::{Observer, PolicyKnown, PolicyLive},
     plan::{self, Cached, MOST_BYTES, Observed, Plan, PolicySeen, objects, status::Summary},
     seen::{Managed, Name, OwnerPolicy},
 };
@@ -37,15 +37,21 @@ use crate::{
 /// Why a look failed. It is repeated after a pause.
 #[derive(Debug, Error)]
 pub enum ReconcileError {
-    /// Reading failed.
+    /// Reading failed, perhaps for other looks, too.
     #[error(transparent)]
-    Read(#[from] CallError),
+    Read(#[from] Arc<CallError>),
     /// Writing failed.
     #[error(transparent)]
     Apply(#[from] ApplyError),
     /// The look panicked.
     #[error("the look panicked")]
     Panicked,
+}
+
+impl From<CallError> for ReconcileError {
+    fn from(error: CallError) -> Self {
+        Self::Read(Arc::new(error))
+    }
 }
 
 impl LookError for ReconcileError {
@@ -180,12 +186,7 @@ impl Reconciler {
 
     /// Reads everything live, decides and writes.
     pub(crate) async fn reconcile(&self, job: &Job, tells: Tells) -> Result<(), ReconcileError> {
-        let (name, keys) = {
-            let state = self.world.read();
-            let name = state.policy_of(job).map(|(name, _)| name.name.clone());
-            (name, state.namespace_keys())
-        };
-        let read = self.observer.read(job, name.as_deref(), keys).await?;
+        let read = self.observer.read(job, self.known(job)).await?;
         let owner = read
             .policy
             .as_ref()
@@ -200,12 +201,13 @@ impl Reconciler {
         };
         let Plan { steps, known, told } = plan::plan(&seen, MOST_BYTES);
         debug!(steps = steps.len(), "looked at");
-        let written = self.applier.apply(job, &steps, read.since).await;
+        let (since, policy) = (read.since, read.decided());
+        let written = self.applier.apply(job, &steps, since).await;
         let is_restored = told.iter().any(|it| it.event == Event::PermissionRestored);
-        if written.is_ok() && (read.policy.is_some() || tells == Tells::Everything) {
+        if written.is_ok() && (policy.is_some() || tells == Tells::Everything) {
             self.events.tell(&owner, told).await;
         }
-        if let (Some(policy), Some(known)) = (policy, known) {
+        if let (Some(policy), Some(known)) = (&policy, known) {
             match &written {
                 Ok(()) => self.tell_status(policy, &known).await?,
                 // The API server's message is for people that can help; it contains no secret values.
@@ -223,6 +225,17 @@ impl Reconciler {
             self.queue.changed(job);
         }
         Ok(())
+    }
+
+    /// The cached state, before everything is read.
+    fn known(&self, job: &Job) -> PolicyKnown {
+        let state = self.world.read();
+        let cached = state.policy_of(job);
+        PolicyKnown {
+            name: cached.map(|(name, _)| name.name.clone()),
+            policy: cached.and_then(|(_, it)| it.policy().filter(|_| !it.deleting).cloned()),
+            namespace_keys: state.namespace_keys(),
+        }
     }
 
     fn checks(&self, job: &Job, policy: &PolicyLive) -> Checks {

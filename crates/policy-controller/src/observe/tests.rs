@@ -1,19 +1,102 @@
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldsV1;
+use std::time::Duration;
+
+use futures::future::join_all;
 use serde_json::json;
+use testkit::{ApiServer, CallFault, CallPoint, EventFault, EventPoint, Faults, Verb};
+use tokio::time::sleep;
 
 use super::*;
-use crate::testing::{OWN, api_server, job_of, put_policy, reconciler};
+use crate::testing::{
+    OWN, api_server, calls, job_of, labels, managed_for, put_policy, rbac, reading, reconciler,
+    spec,
+};
+
+fn unknown() -> PolicyKnown {
+    PolicyKnown {
+        name: None,
+        policy: None,
+        namespace_keys: Arc::default(),
+    }
+}
+
+/// A policy of that name with this spec in the cache.
+fn known(name: &str, content: &Value) -> PolicyKnown {
+    PolicyKnown {
+        name: Some(name.to_owned()),
+        policy: Some(Arc::new(AccessPolicy::new(name, spec(content)))),
+        namespace_keys: Arc::default(),
+    }
+}
+
+/// Its subjects are service accounts that labels select in namespaces that labels select: it needs all lists.
+fn selecting() -> Value {
+    let subject = json!({
+        "kind": "ServiceAccount", "nameSelector": {"matchLabels": {"app": "ci"}},
+        "namespaceSelector": {"matchLabels": {"team": "a"}},
+    });
+    reading(&json!({}), &json!([subject]))
+}
+
+/// A policy whose only subject is a user.
+fn of_alice() -> Value {
+    reading(&json!({}), &json!([{"kind": "User", "name": "alice"}]))
+}
+
+/// Makes a policy, and returns its UID.
+fn put(server: &ApiServer, name: &str, content: &Value) -> String {
+    let policy = server.create(json!({
+        "apiVersion": "connectors.alauda.io/v1alpha1", "kind": "AccessPolicy",
+        "metadata": {"name": name, "namespace": OWN}, "spec": content,
+    }));
+    policy["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// A fault of all lists of these kinds.
+struct OnLists(&'static [&'static str], CallFault);
+
+impl Faults for OnLists {
+    fn on_call(&self, point: &CallPoint) -> CallFault {
+        if point.verb == Verb::List && self.0.contains(&&*point.resource) {
+            self.1.clone()
+        } else {
+            CallFault::None
+        }
+    }
+
+    fn on_event(&self, _: &EventPoint) -> EventFault {
+        EventFault::None
+    }
+}
+
+/// What a policy selects from, and all of it with what it gave.
+const AROUND: [&str; 3] = ["connectors", "namespaces", "serviceaccounts"];
+const LISTS: [&str; 5] = [
+    "connectors",
+    "namespaces",
+    "serviceaccounts",
+    "roles",
+    "rolebindings",
+];
+
+/// The number of lists of each kind.
+fn lists(server: &ApiServer) -> [usize; 5] {
+    let calls = calls(server);
+    LISTS.map(|resource| {
+        let lists = calls.iter().map(|it| &it.point);
+        lists
+            .filter(|it| it.verb == Verb::List && it.resource == resource)
+            .count()
+    })
+}
 
 #[tokio::test]
 async fn a_policy_whose_name_is_not_known_is_found_by_its_uid() {
     let server = api_server();
     let policies = ["p", "q"].map(|name| (name, put_policy(&server, name)));
-    let reconciler = reconciler(&server);
+    let observer = reconciler(&server).observer;
     let found = async |uid: &str| {
-        let keys = reconciler.world.read().namespace_keys();
-        let job = job_of(uid);
-        let read = reconciler.observer.read(&job, None, keys);
-        read.await.unwrap().policy.map(|it| it.owner.name)
+        let read = observer.read(&job_of(uid), unknown()).await;
+        read.unwrap().policy.map(|it| it.owner.name)
     };
     for (name, uid) in policies {
         assert_eq!(found(&uid).await, Some(Name::new(OWN, name)));
@@ -21,42 +104,162 @@ async fn a_policy_whose_name_is_not_known_is_found_by_its_uid() {
     assert_eq!(found("other").await, None);
 }
 
-/// Without them every look reads all service accounts.
-#[test]
-fn the_api_server_is_asked_for_the_labels_that_a_selector_names() {
-    let selector: LabelSelector = serde_json::from_value(json!({
-        "matchLabels": {"app": "ci", "team": "a"},
-        "matchExpressions": [{"key": "x", "operator": "Exists"}],
-    }))
-    .unwrap();
-    assert_eq!(equalities(&selector), "app=ci,team=a");
+#[tokio::test(start_paused = true)]
+async fn any_number_of_looks_at_a_time_costs_two_lists_of_each_kind_and_leaves_nothing() {
+    for count in [3, 200] {
+        let server = api_server();
+        let names: Vec<_> = (0..count).map(|it| format!("p{it}")).collect();
+        let uids: Vec<_> = names
+            .iter()
+            .map(|name| put(&server, name, &selecting()))
+            .collect();
+        for uid in &uids {
+            let rest = json!({"rules": []});
+            let managed = managed_for(uid);
+            server.create(rbac("Role", &format!("policy-{uid}"), &managed, &rest));
+        }
+        server.set_faults(Arc::new(OnLists(
+            &LISTS,
+            CallFault::Delay(Duration::from_millis(50)),
+        )));
+        let observer = reconciler(&server).observer;
+        let looks = names.iter().zip(&uids).map(|(name, uid)| {
+            let (job, known) = (job_of(uid), known(name, &selecting()));
+            let observer = &observer;
+            async move { observer.read(&job, known).await.unwrap() }
+        });
+        for (read, uid) in join_all(looks).await.iter().zip(&uids) {
+            let roles: Vec<_> = read.there.roles.keys().collect();
+            assert_eq!(roles, [&format!("policy-{uid}")], "its own, and no other");
+            assert!(read.around().namespaces.contains_key(OWN));
+        }
+        assert_eq!(lists(&server), [2; 5], "{count} looks");
+        assert_eq!(observer.around.waiting() + observer.managed.waiting(), 0);
+    }
 }
 
-#[test]
-fn an_object_was_changed_by_whoever_else_owns_its_content() {
-    let entry = |manager: &str, fields: Option<Value>| ManagedFieldsEntry {
-        manager: Some(manager.to_owned()),
-        fields_v1: fields.map(FieldsV1),
-        ..ManagedFieldsEntry::default()
+#[tokio::test(start_paused = true)]
+async fn any_number_of_policies_that_are_gone_costs_two_lists_of_policies() {
+    let server = api_server();
+    put_policy(&server, "p");
+    server.set_faults(Arc::new(OnLists(
+        &["accesspolicies"],
+        CallFault::Delay(Duration::from_millis(50)),
+    )));
+    let observer = reconciler(&server).observer;
+    let looks = (0..200).map(|number| {
+        let observer = &observer;
+        async move {
+            let job = job_of(&format!("gone-{number}"));
+            let read = observer.read(&job, unknown()).await;
+            read.unwrap().policy.is_none()
+        }
+    });
+    assert!(join_all(looks).await.into_iter().all(|it| it));
+    let calls = calls(&server);
+    let calls = calls
+        .iter()
+        .filter(|it| it.point.resource == "accesspolicies");
+    assert_eq!(calls.count(), 2);
+    assert_eq!(observer.nameless.subjects(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_uses_no_list_that_began_before_it() {
+    let server = api_server();
+    let uid = put(&server, "p", &selecting());
+    let delay = CallFault::Delay(Duration::from_millis(50));
+    server.set_faults(Arc::new(OnLists(&LISTS, delay)));
+    let observer = reconciler(&server).observer;
+    let (job, known) = (job_of(&uid), known("p", &selecting()));
+    let second = async {
+        sleep(Duration::from_millis(25)).await;
+        observer.read(&job, known.clone()).await
     };
-    let rules = || Some(json!({"f:metadata": {}, "f:rules": {}}));
-    let labels = || Some(json!({"f:metadata": {}}));
-    for (fields, expected) in [
-        (vec![entry(MANAGER, rules())], None),
-        (
-            vec![entry(MANAGER, rules()), entry("kubectl", labels())],
-            None,
-        ),
-        (vec![entry("kubectl", None)], None),
-        (
-            vec![entry(MANAGER, rules()), entry("kubectl", rules())],
-            Some("kubectl"),
-        ),
+    let (first, second) = futures::join!(observer.read(&job, known.clone()), second);
+    assert!(first.is_ok() && second.is_ok());
+    assert_eq!(lists(&server), [2; 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_list_fails_no_look_of_another_namespace_and_none_that_comes_later() {
+    let server = api_server();
+    let uid = put(&server, "p", &of_alice());
+    let observer = reconciler(&server).observer;
+    let look = async || observer.read(&job_of(&uid), known("p", &of_alice())).await;
+    let refused = CallFault::Refuse {
+        code: 403,
+        retry_after: None,
+    };
+    server.set_faults(Arc::new(OnLists(&["connectors"], refused)));
+    let failed = join_all((0..3).map(|_| look())).await;
+    assert!(failed.iter().all(Result::is_err));
+    server.set_faults(Arc::new(testkit::NoFaults));
+    assert!(look().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_is_gone_waits_for_no_list_of_what_it_selected_from() {
+    for fault in [
+        CallFault::HangBefore,
+        CallFault::Refuse {
+            code: 403,
+            retry_after: None,
+        },
     ] {
-        assert_eq!(
-            changed_by(&fields, "f:rules").as_deref(),
-            expected,
-            "{fields:?}"
-        );
+        for is_there in [false, true] {
+            let server = api_server();
+            let uid = if is_there {
+                let uid = put(&server, "p", &selecting());
+                server.change("accesspolicies", OWN, "p", |it| {
+                    it["metadata"]["finalizers"] = json!(["example.com/keep"]);
+                });
+                server.delete("accesspolicies", OWN, "p");
+                uid
+            } else {
+                "gone".to_owned()
+            };
+            server.set_faults(Arc::new(OnLists(&AROUND, fault.clone())));
+            let observer = reconciler(&server).observer;
+            let begun = Instant::now();
+            let job = job_of(&uid);
+            let read = observer.read(&job, known("p", &selecting()));
+            let read = read.await.unwrap();
+            assert_eq!(read.policy.is_some_and(|it| it.deleting), is_there);
+            assert_eq!(begun.elapsed(), Duration::ZERO);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_live_policy_selects_from_is_read_whatever_the_cache_said() {
+    let slow = Duration::from_millis(50);
+    for late in [&LISTS[..3], &["roles"]] {
+        let server = api_server();
+        server.change("namespaces", "", OWN, |it| {
+            it["metadata"]["labels"] = json!({"team": "a"});
+        });
+        server.create(json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "ci", "namespace": OWN, "labels": {"app": "ci"}},
+        }));
+        server.set_faults(Arc::new(OnLists(late, CallFault::Delay(slow))));
+        let uid = put(&server, "p", &selecting());
+        let observer = reconciler(&server).observer;
+        for known in [known("p", &of_alice()), known("p", &selecting()), unknown()] {
+            let read = observer.read(&job_of(&uid), known).await.unwrap();
+            let around = read.around();
+            assert_eq!(around.namespaces[OWN]["team"], "a");
+            assert_eq!(around.accounts[OWN]["ci"], labels(&[("app", "ci")]));
+        }
+        // What is not selected any more is not waited for, and its failure is none.
+        server.change("accesspolicies", OWN, "p", |it| it["spec"] = of_alice());
+        let refused = CallFault::Refuse {
+            code: 403,
+            retry_after: None,
+        };
+        server.set_faults(Arc::new(OnLists(&["namespaces"], refused)));
+        let read = observer.read(&job_of(&uid), known("p", &selecting())).await;
+        assert!(read.unwrap().around().namespaces.is_empty());
     }
 }
