@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// Namespaces with policies and connectors.
-const TEAMS: usize = 10;
+pub(crate) const TEAMS: usize = 10;
 const NAMESPACES: usize = 200;
 pub(crate) const CONNECTORS: usize = 500;
 pub(crate) const POLICIES: usize = 1_000;
@@ -24,6 +24,10 @@ const TIERS: usize = 10;
 const AT_ONCE: usize = 24;
 /// The account that a policy names beside the namespaces that it selects.
 pub(crate) const ACCOUNT: &str = "builder";
+/// And the one that it names after an edit.
+pub(crate) const EDITOR: &str = "editor";
+/// The label by which policies select namespaces.
+pub(crate) const PROJECT: &str = "project";
 
 /// How large it is, in words.
 pub(crate) fn size() -> String {
@@ -47,7 +51,7 @@ impl World {
     /// Makes all of it.
     pub(crate) async fn make(&self) {
         let namespaces = (0..NAMESPACES).map(|number| {
-            let labels = json!({"project": self.project(number % PROJECTS)});
+            let labels = json!({PROJECT: self.project(number % PROJECTS)});
             json!({"metadata": {"name": self.namespace(number), "labels": labels}})
         });
         let all = Api::<Namespace>::all(self.client.clone());
@@ -107,31 +111,37 @@ impl World {
                 "bindingTemplate": {"subjects": [
                     {"kind": "ServiceAccount", "name": account},
                     {"kind": "Group", "name": "system:serviceaccounts", "namespaceSelector": {
-                        "matchLabels": {"project": project},
+                        "matchLabels": {PROJECT: project},
                     }},
                 ]},
             },
         })
     }
 
-    /// A connector that the policy of this number selects.
-    pub(crate) fn connector_of(number: usize) -> String {
-        connector(number % TEAMS + number / TEAMS / PROJECTS * TEAMS)
+    /// The connectors that the policy of this number selects.
+    pub(crate) fn connectors_of(number: usize) -> impl Iterator<Item = String> {
+        let is_selected = move |it: &usize| {
+            it % TEAMS == number % TEAMS && it / TEAMS % TIERS == number / TEAMS / PROJECTS
+        };
+        (0..CONNECTORS).filter(is_selected).map(connector)
+    }
+
+    /// The namespaces that it selects.
+    pub(crate) fn namespaces_of(&self, number: usize) -> impl Iterator<Item = String> {
+        let project = number / TEAMS % PROJECTS;
+        let selected = (0..NAMESPACES).filter(move |it| it % PROJECTS == project);
+        selected.map(|it| self.namespace(it))
     }
 
     /// Fails unless exactly the objects of the policies exist.
     pub(crate) async fn prove(&self) {
         let all = |number| {
-            let connectors = (0..CONNECTORS).filter(move |it| {
-                it % TEAMS == number % TEAMS && it / TEAMS % TIERS == number / TEAMS / PROJECTS
-            });
-            let project = number / TEAMS % PROJECTS;
-            let groups = (0..NAMESPACES).filter(move |it| it % PROJECTS == project);
-            let groups = groups.map(|it| format!("system:serviceaccounts:{}", self.namespace(it)));
+            let groups = self.namespaces_of(number);
+            let groups = groups.map(|it| format!("system:serviceaccounts:{it}"));
             let subjects = groups.chain([ACCOUNT.to_owned()]);
             (
                 self.team(number),
-                connectors.map(connector).collect(),
+                Self::connectors_of(number).collect(),
                 subjects.collect(),
             )
         };
