@@ -27,7 +27,7 @@ use service_kit::{
     gets,
     lists::{self, Pages},
     retry::{CallError, RetryPolicy},
-    shared_reads::{Moment, SharedReads},
+    shared_reads::{ReadMoment, SharedReads},
     watches::{Guarded, Plain},
 };
 use tokio::time::Instant;
@@ -139,7 +139,7 @@ impl Observer {
     ///
     /// All reads are side by side: the API server may take a tenth of a second for each list.
     pub async fn read(&self, job: &Job, known: PolicyKnown) -> Result<PolicyReads, Arc<CallError>> {
-        let (since, after) = (Instant::now(), Moment::now());
+        let (since, after) = (Instant::now(), ReadMoment::now());
         let own = &job.namespace;
         let guess = known.policy.as_ref();
         let guess = guess.map_or_else(SelectorScope::default, |it| {
@@ -192,7 +192,7 @@ impl Observer {
     async fn policy_by_uid(
         &self,
         job: &Job,
-        after: Moment,
+        after: ReadMoment,
     ) -> Result<Option<PolicyLive>, Arc<CallError>> {
         let (retries, api) = (self.policy, self.policies(Some(&job.namespace)));
         let call = format!("list accesspolicies in {}", job.namespace);

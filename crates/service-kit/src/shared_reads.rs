@@ -35,9 +35,9 @@ const AT_ONCE: usize = 8;
 
 /// A moment in the order of this process. No two moments are equal, unlike times of a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(u64);
+pub struct ReadMoment(u64);
 
-impl Moment {
+impl ReadMoment {
     /// The present moment.
     #[must_use]
     pub fn now() -> Self {
@@ -47,9 +47,9 @@ impl Moment {
 }
 
 /// The result of a read, for each of its callers.
-pub type ReadResult<V> = Result<Arc<V>, Arc<CallError>>;
+pub type SharedResult<V> = Result<Arc<V>, Arc<CallError>>;
 
-type SharedRead<V> = Shared<BoxFuture<'static, ReadResult<V>>>;
+type SharedRead<V> = Shared<BoxFuture<'static, SharedResult<V>>>;
 
 /// Reads of subjects `K`. A read is about a part `M` of its subject for each of its callers; clones share their reads.
 pub struct SharedReads<K, M, V> {
@@ -78,7 +78,7 @@ struct NextRead<M, V> {
 }
 
 struct BegunRead<M, V> {
-    began: Moment,
+    began: ReadMoment,
     parts: BTreeSet<M>,
     read: SharedRead<V>,
 }
@@ -136,9 +136,9 @@ where
         &self,
         subject: K,
         part: M,
-        after: Moment,
+        after: ReadMoment,
         read: impl FnOnce(BTreeSet<M>) -> F + Send + 'static,
-    ) -> ReadResult<V>
+    ) -> SharedResult<V>
     where
         F: Future<Output = Result<V, CallError>> + Send + 'static,
     {
@@ -150,7 +150,7 @@ where
         &self,
         subject: K,
         part: M,
-        after: Moment,
+        after: ReadMoment,
         read: impl FnOnce(BTreeSet<M>) -> F + Send + 'static,
     ) -> (SharedRead<V>, ReadCaller<K, M, V>)
     where
@@ -218,7 +218,7 @@ fn begin<K: Eq + Hash, M: Clone + Ord, V>(
         end,
     });
     let before = line.last.replace(BegunRead {
-        began: Moment::now(),
+        began: ReadMoment::now(),
         parts: parts.clone(),
         read,
     });

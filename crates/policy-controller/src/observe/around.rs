@@ -13,7 +13,7 @@ use kube::{Api, Client, Resource, api::ListParams};
 use service_kit::{
     lists,
     retry::{CallError, RetryPolicy},
-    shared_reads::{Moment, ReadResult, SharedReads},
+    shared_reads::{ReadMoment, SharedReads, SharedResult},
     watches::{Guarded, Labelled, Named},
 };
 
@@ -133,7 +133,7 @@ impl AroundReads {
         &self,
         scope: &SelectorScope,
         own: &str,
-        after: Moment,
+        after: ReadMoment,
     ) -> Result<Around, Arc<CallError>> {
         let (connectors, namespaces, accounts) = try_join!(
             self.connectors(scope.connectors.then_some(own), after),
@@ -147,7 +147,7 @@ impl AroundReads {
         })
     }
 
-    async fn connectors(&self, own: Option<&str>, after: Moment) -> ReadResult<LabelsByName> {
+    async fn connectors(&self, own: Option<&str>, after: ReadMoment) -> SharedResult<LabelsByName> {
         let Some(own) = own else {
             return Ok(Arc::default());
         };
@@ -162,7 +162,7 @@ impl AroundReads {
         self.connectors.read(own.to_owned(), (), after, list).await
     }
 
-    async fn namespaces(&self, is_wanted: bool, after: Moment) -> ReadResult<LabelsByName> {
+    async fn namespaces(&self, is_wanted: bool, after: ReadMoment) -> SharedResult<LabelsByName> {
         if !is_wanted {
             return Ok(Arc::default());
         }
@@ -179,8 +179,8 @@ impl AroundReads {
     async fn accounts(
         &self,
         scope: Option<&AccountScope>,
-        after: Moment,
-    ) -> ReadResult<AccountLabels> {
+        after: ReadMoment,
+    ) -> SharedResult<AccountLabels> {
         let Some(scope) = scope else {
             return Ok(Arc::default());
         };

@@ -12,7 +12,7 @@ use kube::{Api, Resource, api::ListParams};
 use service_kit::{
     lists,
     retry::CallError,
-    shared_reads::{Moment, ReadResult, SharedReads},
+    shared_reads::{ReadMoment, SharedReads, SharedResult},
     watches::Guarded,
 };
 
@@ -42,7 +42,7 @@ impl ManagedReads {
     }
 
     /// The managed objects of a policy, by lists that began after the moment.
-    pub(super) async fn read(&self, job: &Job, after: Moment) -> ReadResult<ManagedByUid> {
+    pub(super) async fn read(&self, job: &Job, after: ReadMoment) -> SharedResult<ManagedByUid> {
         let Job { namespace, uid } = job.clone();
         let (source, of) = (self.source.clone(), namespace.clone());
         let list = move |uids| async move { source.managed(&of, &uids).await };

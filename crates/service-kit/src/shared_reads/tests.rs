@@ -19,16 +19,20 @@ struct Source {
 }
 
 impl Source {
-    async fn take(&self, subject: &'static str, part: &'static str) -> ReadResult<(usize, Parts)> {
-        self.take_after(subject, part, Moment::now()).await
+    async fn take(
+        &self,
+        subject: &'static str,
+        part: &'static str,
+    ) -> SharedResult<(usize, Parts)> {
+        self.take_after(subject, part, ReadMoment::now()).await
     }
 
     async fn take_after(
         &self,
         subject: &'static str,
         part: &'static str,
-        after: Moment,
-    ) -> ReadResult<(usize, Parts)> {
+        after: ReadMoment,
+    ) -> SharedResult<(usize, Parts)> {
         let (begun, ended) = (Arc::clone(&self.begun), Arc::clone(&self.ended));
         let read = move |parts| async move {
             let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
@@ -57,7 +61,7 @@ fn failed() -> CallError {
 
 #[test]
 fn moments_are_in_the_order_in_which_they_are_asked_for() {
-    let moments = [Moment::now(), Moment::now(), Moment::now()];
+    let moments = [ReadMoment::now(), ReadMoment::now(), ReadMoment::now()];
     assert!(moments.is_sorted_by(|a, b| a < b));
 }
 
@@ -90,7 +94,7 @@ async fn no_caller_gets_a_read_that_began_before_its_moment() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_takes_a_read_that_began_after_its_moment() {
     let source = Source::default();
-    let (early, begun) = (Moment::now(), source.number());
+    let (early, begun) = (ReadMoment::now(), source.number());
     let late = async {
         sleep(LONG / 2).await;
         source.take_after("all", "", early).await.unwrap().0
@@ -106,7 +110,7 @@ async fn a_slow_read_holds_the_next_one_up_for_a_moment_only() {
             sleep(time).await;
             Ok(())
         };
-        reads.read("all", (), Moment::now(), read)
+        reads.read("all", (), ReadMoment::now(), read)
     };
     let begun = Instant::now();
     let slow = read(HEAD_START * 20);
@@ -138,7 +142,7 @@ async fn no_more_than_so_many_reads_of_a_subject_are_on_their_way() {
         };
         async move {
             sleep(HEAD_START * number).await;
-            reads.read("all", (), Moment::now(), read).await
+            reads.read("all", (), ReadMoment::now(), read).await
         }
     });
     assert!(join_all(calls).await.iter().all(Result::is_ok));
@@ -157,7 +161,7 @@ async fn subjects_do_not_wait_for_each_other() {
 #[tokio::test(start_paused = true)]
 async fn a_read_is_about_the_parts_of_its_callers_and_a_later_part_has_another_read() {
     let source = Source::default();
-    let early = Moment::now();
+    let early = ReadMoment::now();
     let late = async {
         sleep(LONG + LONG / 2).await;
         let known = source.take_after("all", "a", early).await.unwrap();
@@ -181,7 +185,7 @@ async fn a_read_is_about_the_parts_of_its_callers_and_a_later_part_has_another_r
 async fn a_failure_fails_the_callers_that_waited_for_it_and_no_later_one() {
     let reads = SharedReads::<&str, (), usize>::default();
     let count = Arc::new(AtomicUsize::new(0));
-    let early = Moment::now();
+    let early = ReadMoment::now();
     let call = |after| {
         let count = Arc::clone(&count);
         let read = move |_| async move {
@@ -195,10 +199,10 @@ async fn a_failure_fails_the_callers_that_waited_for_it_and_no_later_one() {
         };
         reads.read("all", (), after, read)
     };
-    let waiting = join_all((0..3).map(|_| call(Moment::now())));
+    let waiting = join_all((0..3).map(|_| call(ReadMoment::now())));
     let later = async {
         sleep(LONG / 2).await;
-        call(Moment::now()).await
+        call(ReadMoment::now()).await
     };
     // The line is kept by the one before, and the failed read began after its moment.
     let early = async {
@@ -216,7 +220,7 @@ async fn a_caller_that_goes_away_ends_no_read_of_others() {
     let source = Source::default();
     let mut first = Box::pin(source.number());
     assert!(first.as_mut().now_or_never().is_none());
-    let mut other = Box::pin(source.take_after("all", "", Moment(0)));
+    let mut other = Box::pin(source.take_after("all", "", ReadMoment(0)));
     let next = source.number();
     let mut next = Box::pin(next);
     assert!(other.as_mut().now_or_never().is_none());
@@ -231,7 +235,7 @@ async fn a_caller_that_goes_away_ends_no_read_of_others() {
 async fn the_last_caller_ends_the_read_and_nothing_is_kept() {
     let source = Source::default();
     let mut first = Box::pin(source.number());
-    let mut second = Box::pin(source.take_after("all", "", Moment(0)));
+    let mut second = Box::pin(source.take_after("all", "", ReadMoment(0)));
     let mut next = Box::pin(source.number());
     for call in [&mut first, &mut next] {
         assert!(call.as_mut().now_or_never().is_none());
@@ -252,7 +256,7 @@ async fn the_last_caller_ends_the_read_and_nothing_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_read_that_panics_stops_no_later_one() {
     let source = Source::default();
-    let broken = source.reads.read("all", "", Moment::now(), |_| async {
+    let broken = source.reads.read("all", "", ReadMoment::now(), |_| async {
         sleep(LONG).await;
         panic!("planted")
     });
