@@ -164,9 +164,12 @@ async fn a_read_is_about_the_parts_of_its_callers_and_a_later_part_has_another_r
     let early = ReadMoment::now();
     let late = async {
         sleep(LONG + LONG / 2).await;
-        let known = source.take_after("all", "a", early).await.unwrap();
-        let new = source.take_after("all", "c", early).await.unwrap();
-        (known, new)
+        let (known, new) = (
+            source.take_after("all", "a", early),
+            source.take_after("all", "c", early),
+        );
+        let (known, new) = tokio::join!(known, new);
+        (known.unwrap(), new.unwrap())
     };
     let (first, a, b, (known, new)) = tokio::join!(
         source.take("all", "first"),
@@ -199,20 +202,13 @@ async fn a_failure_fails_the_callers_that_waited_for_it_and_no_later_one() {
         };
         reads.read("all", (), after, read)
     };
-    let waiting = join_all((0..3).map(|_| call(ReadMoment::now())));
-    let later = async {
-        sleep(LONG / 2).await;
-        call(ReadMoment::now()).await
-    };
-    // The line is kept by the one before, and the failed read began after its moment.
-    let early = async {
-        sleep(LONG + LONG / 2).await;
-        call(early).await
-    };
-    let (waiting, later, early) = tokio::join!(waiting, later, early);
-    assert!(waiting.iter().all(Result::is_err));
-    assert_eq!(later.map_err(drop), Ok(Arc::new(1)));
-    assert!(early.is_ok());
+    let [mut first, mut second] = [call(early), call(early)].map(Box::pin);
+    assert!(first.as_mut().now_or_never().is_none());
+    assert!(second.as_mut().now_or_never().is_none());
+    assert!(first.await.is_err());
+    // The failed read began after its moment, too, and another caller has not taken its failure yet.
+    assert_eq!(call(early).await.map_err(drop), Ok(Arc::new(1)));
+    assert!(second.await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
