@@ -77,6 +77,9 @@ pub enum CallError {
         /// How many times.
         attempts: u32,
     },
+    /// The code of a shared read panicked, so its callers have no answer.
+    #[error("a shared read panicked")]
+    Panicked,
 }
 
 impl CallError {
@@ -85,7 +88,7 @@ impl CallError {
     pub fn answer(&self) -> Option<&Status> {
         let answer = match self {
             Self::Refused { source, .. } | Self::Exhausted { source, .. } => source,
-            Self::NoAnswer { .. } => return None,
+            Self::NoAnswer { .. } | Self::Panicked => return None,
         };
         if let kube::Error::Api(status) = answer {
             Some(status)

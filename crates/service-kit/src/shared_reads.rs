@@ -3,12 +3,13 @@
 //! Owns: which callers share a read, and when the next read begins. Refuses to know: the content of a read.
 //!
 //! Invariant: no caller gets a read that began before its moment. A read ends with its last caller, and nothing is kept
-//! after it. The failure of a read fails only the callers that waited for it.
+//! after it. The failure of a read, a panic included, fails only the callers that waited for it.
 
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
     hash::Hash,
+    panic::AssertUnwindSafe,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -24,6 +25,7 @@ use tokio::{
     sync::{Semaphore, oneshot},
     time::{Instant, timeout_at},
 };
+use tracing::error;
 
 use crate::retry::CallError;
 
@@ -182,8 +184,16 @@ where
             let _place = places.acquire_owned().await;
             let (_ended, end) = oneshot::channel();
             let parts = begin(&lines_of_read, &subject, end);
-            read(parts).await.map(Arc::new).map_err(Arc::new)
+            read(parts).await
         };
+        // A panic would end only the caller that polls the read, and wake no other one.
+        let read = AssertUnwindSafe(read).catch_unwind().map(|result| {
+            let result = result.unwrap_or_else(|_| {
+                error!("a shared read panicked");
+                Err(CallError::Panicked)
+            });
+            result.map(Arc::new).map_err(Arc::new)
+        });
         let read = read.boxed().shared();
         line.next = Some(NextRead {
             parts: BTreeSet::from([part]),

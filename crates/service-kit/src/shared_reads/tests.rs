@@ -1,7 +1,10 @@
 use std::sync::atomic::AtomicUsize;
 
 use futures::{FutureExt, future::join_all};
-use tokio::{task::yield_now, time::sleep};
+use tokio::{
+    task::yield_now,
+    time::{sleep, timeout},
+};
 
 use super::*;
 
@@ -250,19 +253,30 @@ async fn the_last_caller_ends_the_read_and_nothing_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_panics_stops_no_later_one() {
+async fn a_read_that_panics_fails_all_callers_that_wait_for_it_and_no_later_one() {
     let source = Source::default();
-    let broken = source.reads.read("all", "", ReadMoment::now(), |_| async {
-        sleep(LONG).await;
-        panic!("planted")
+    let early = ReadMoment::now();
+    // Each is a task of its own: nothing but the read wakes it.
+    let broken = [(); 2].map(|()| {
+        let reads = source.reads.clone();
+        tokio::spawn(async move {
+            let read = |_| async {
+                sleep(LONG).await;
+                panic!("planted")
+            };
+            reads.read("all", "", early, read).await
+        })
     });
-    let broken = std::panic::AssertUnwindSafe(broken).catch_unwind();
     let later = async {
         sleep(LONG / 2).await;
         source.number().await
     };
-    let (broken, later) = tokio::join!(broken, later);
-    assert!(broken.is_err());
+    let ended = async { timeout(LONG * 10, join_all(broken)).await };
+    let (broken, later) = tokio::join!(ended, later);
+    for call in broken.expect("no caller waits for ever") {
+        let error = call.expect("no caller panics").unwrap_err();
+        assert!(matches!(*error, CallError::Panicked), "{error}");
+    }
     assert_eq!(later, 1);
     assert_eq!(source.reads.subjects(), 0);
 }
