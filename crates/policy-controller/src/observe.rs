@@ -12,7 +12,7 @@ use std::{
 
 use connectors_api::{AccessPolicy, AccessPolicySpec, AccessPolicyStatus, NamespaceKeys, parse};
 use futures::{
-    future::{Either, maybe_done, select},
+    future::{Either, MaybeDone, maybe_done, select},
     try_join,
 };
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -163,12 +163,16 @@ impl Observer {
         let there = policy.as_ref().filter(|it| !it.deleting);
         let spec = there.and_then(|it| it.spec.as_ref().ok());
         let scope = spec.map_or_else(SelectorScope::default, |it| SelectorScope::of(it, own));
-        if scope == guess {
+        let guessed = if scope == guess {
             ahead.as_mut().await;
-        }
-        let around = match ahead.as_mut().take_output().filter(|_| scope == guess) {
+            ahead.as_mut().take_output()
+        } else {
+            // That read ends: unpolled, it would keep its place, and its timeouts would stand still.
+            ahead.set(MaybeDone::Gone);
+            None
+        };
+        let around = match guessed {
             Some(around) => around,
-            // What the guess began may be taken, as long as it is not dropped.
             None => self.around.read(&scope, own, after).await,
         };
         Ok(PolicyReads {

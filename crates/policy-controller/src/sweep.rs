@@ -100,12 +100,18 @@ mod tests {
     async fn what_no_policy_owns_is_removed_and_counted_by_policy() {
         let server = api_server();
         let uid = put_policy(&server, "p");
-        for (name, uid) in [("a1", "a"), ("a2", "a"), ("b", "b"), ("p", &*uid)] {
+        for (name, uid) in [
+            ("a1", "a"),
+            ("a2", "a"),
+            ("b", "b"),
+            ("none", ""),
+            ("p", &*uid),
+        ] {
             let rest = json!({"rules": []});
             server.create(rbac("Role", name, &managed_for(uid), &rest));
         }
         let swept = sweep(&reconciler(&server), None).await.unwrap();
-        assert_eq!((swept.removed, swept.left), (2, Vec::new()));
+        assert_eq!((swept.removed, swept.left), (3, Vec::new()));
         let [left] = server.list("roles").try_into().unwrap();
         assert_eq!(left["metadata"]["name"], "p");
     }

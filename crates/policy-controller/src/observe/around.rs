@@ -16,8 +16,13 @@ use service_kit::{
     shared_reads::{ReadMoment, SharedReads, SharedResult},
     watches::{Guarded, Labelled, Named},
 };
+use tokio::sync::Semaphore;
 
 use crate::seen::{Labels, Name};
+
+/// The lists of service accounts that are on their way at most, whatever labels they are about. Tenants choose the
+/// labels, and each list may hold all accounts of the cluster.
+pub(super) const ACCOUNT_LISTS: usize = 8;
 
 type LabelsByName = BTreeMap<String, Labels>;
 /// Service accounts by their namespace.
@@ -55,6 +60,8 @@ pub(super) struct AroundReads {
     connectors: SharedReads<String, (), LabelsByName>,
     namespaces: SharedReads<(), (), LabelsByName>,
     accounts: SharedReads<AccountScope, (), AccountLabels>,
+    /// For lists of accounts.
+    account_places: Arc<Semaphore>,
 }
 
 /// Where lists come from, and how often they are tried.
@@ -125,6 +132,7 @@ impl AroundReads {
             connectors: SharedReads::default(),
             namespaces: SharedReads::default(),
             accounts: SharedReads::default(),
+            account_places: Arc::new(Semaphore::new(ACCOUNT_LISTS)),
         }
     }
 
@@ -186,7 +194,10 @@ impl AroundReads {
         };
         let ListSource { client, policy } = self.source.clone();
         let AccountScope { namespace, labels } = scope.clone();
+        let places = Arc::clone(&self.account_places);
         let list = move |_| async move {
+            // The places are never closed.
+            let _place = places.acquire_owned().await;
             let api: Api<Guarded<ServiceAccount, Named>> = match namespace {
                 Some(namespace) => Api::namespaced(client, &namespace),
                 None => Api::all(client),

@@ -3,9 +3,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::json;
 use testkit::{ApiServer, CallFault, CallPoint, EventFault, EventPoint, Faults, Verb};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use super::*;
+use super::{around::ACCOUNT_LISTS, *};
 use crate::testing::{
     OWN, api_server, calls, job_of, labels, managed_for, put_policy, rbac, reading, reconciler,
     spec,
@@ -262,4 +262,63 @@ async fn what_the_live_policy_selects_from_is_read_whatever_the_cache_said() {
         let read = observer.read(&job_of(&uid), known("p", &selecting())).await;
         assert!(read.unwrap().around().namespaces.is_empty());
     }
+}
+
+/// The same as [`selecting`], for accounts with another label.
+fn selecting_app(app: usize) -> Value {
+    let subject = json!({
+        "kind": "ServiceAccount",
+        "nameSelector": {"matchLabels": {"app": format!("app-{app}")}},
+        "namespaceSelector": {"matchLabels": {"team": "a"}},
+    });
+    reading(&json!({}), &json!([subject]))
+}
+
+/// Tenants choose the labels, and each list may hold all accounts of the cluster.
+#[tokio::test(start_paused = true)]
+async fn only_so_many_lists_of_accounts_are_on_their_way_however_many_labels_select_them() {
+    let slow = Duration::from_millis(50);
+    let server = api_server();
+    server.set_faults(Arc::new(OnLists(
+        &["serviceaccounts"],
+        CallFault::Delay(slow),
+    )));
+    let observer = reconciler(&server).observer;
+    let looks = (0..4 * ACCOUNT_LISTS).map(|number| {
+        let (name, content) = (format!("p{number}"), selecting_app(number));
+        let job = job_of(&put(&server, &name, &content));
+        let observer = &observer;
+        async move { observer.read(&job, known(&name, &content)).await }
+    });
+    let answered = async {
+        let mut answered = Vec::new();
+        for _ in 0..4 {
+            sleep(slow / 2).await;
+            answered.push(lists(&server)[2]);
+            sleep(slow / 2).await;
+        }
+        answered
+    };
+    let (looks, answered) = futures::join!(join_all(looks), answered);
+    assert!(looks.iter().all(Result::is_ok));
+    assert_eq!(answered, [0, 1, 2, 3].map(|it| it * ACCOUNT_LISTS));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_at_a_changed_policy_keeps_no_place_for_what_the_cache_said() {
+    let server = api_server();
+    let delay = CallFault::Delay(Duration::from_millis(50));
+    server.set_faults(Arc::new(OnLists(&["serviceaccounts"], delay)));
+    let observer = reconciler(&server).observer;
+    let looks = (0..ACCOUNT_LISTS).map(|number| {
+        let name = format!("p{number}");
+        let job = job_of(&put(&server, &name, &selecting_app(number)));
+        let cached = known(&name, &selecting_app(number + ACCOUNT_LISTS));
+        let observer = &observer;
+        async move { observer.read(&job, cached).await }
+    });
+    let looks = timeout(Duration::from_mins(1), join_all(looks)).await;
+    let looks = looks.expect("no look waits for a place that another one keeps");
+    assert!(looks.iter().all(Result::is_ok));
+    assert!(lists(&server)[2] > ACCOUNT_LISTS, "both scopes were begun");
 }
