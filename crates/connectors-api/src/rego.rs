@@ -12,6 +12,7 @@
 
 mod answer;
 mod functions;
+mod native;
 mod reads;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 pub use answer::{ModuleOutput, ModuleOutputError};
+pub use native::NativeProgram;
 use reads::Reads;
 
 /// The longest module that a policy can hold.
@@ -47,6 +49,7 @@ pub struct CheckModule {
     engine: Engine,
     input: Reads,
     sees_context: bool,
+    program: Option<NativeProgram>,
 }
 
 /// The reason why a text is not a module that could decide a check.
@@ -115,6 +118,7 @@ impl CheckModule {
             engine,
             input: Reads::of(&tree, "input"),
             sees_context: Reads::of(&tree, "data").reaches("context"),
+            program: native::compile(&tree),
         };
         module.evaluate_once()?;
         Ok(module)
@@ -124,6 +128,12 @@ impl CheckModule {
     #[must_use]
     pub fn reads_object(&self) -> bool {
         self.input.is_something()
+    }
+
+    /// The module as a program, if it needs nothing else.
+    #[must_use]
+    pub const fn program(&self) -> Option<&NativeProgram> {
+        self.program.as_ref()
     }
 
     /// Evaluates the module for an object. Deterministic.

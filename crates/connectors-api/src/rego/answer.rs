@@ -67,10 +67,18 @@ impl ModuleOutput {
                 _ => return Err(ModuleOutputError::UnknownField),
             }
         }
-        let word = state.map_or("", |word| word);
+        Self::of(state.map(|it| &**it), message.map(|it| &**it))
+    }
+
+    /// The answer with these texts.
+    pub(super) fn of(
+        state: Option<&str>,
+        message: Option<&str>,
+    ) -> Result<Self, ModuleOutputError> {
+        let word = state.unwrap_or_default();
         Ok(Self {
             state: ObjectState::from_word(word).ok_or(ModuleOutputError::TooLong)?,
-            message: message.map(|text| shortened(text)),
+            message: message.map(shortened),
         })
     }
 }
