@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 
 use connectors_api::check_state::ObjectState;
 use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
+use connectors_api::rego::NativeProgram;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -18,6 +19,8 @@ pub(super) struct JobOut<'a> {
     pub(super) module: &'a str,
     /// The object and its context. None when the worker only checks the module.
     asked: Option<AskedOut<'a>>,
+    /// The service has no program of the module.
+    pub(super) wants_program: bool,
 }
 
 #[derive(Clone, Copy, Serialize)]
@@ -34,6 +37,8 @@ pub(super) struct JobIn<'a> {
     pub(super) module: Cow<'a, str>,
     #[serde(borrow)]
     pub(super) asked: Option<AskedIn<'a>>,
+    #[serde(default)]
+    pub(super) wants_program: bool,
 }
 
 /// The object and its context as the worker receives them. The module decides which of it is read.
@@ -63,6 +68,12 @@ pub(super) enum Reply {
         state: String,
         message: Option<String>,
     },
+    /// The module answered, and this is all that it says.
+    Compiled {
+        state: String,
+        message: Option<String>,
+        program: NativeProgram,
+    },
     /// The module could decide, and no object was sent.
     Sound(Sound),
     /// The module exceeded the time that the worker allows.
@@ -81,6 +92,7 @@ impl<'a> From<RegoJob<'a>> for JobOut<'a> {
         Self {
             module,
             asked: Some(AskedOut { input, context }),
+            wants_program: false,
         }
     }
 }
@@ -91,6 +103,31 @@ impl<'a> JobOut<'a> {
         Self {
             module,
             asked: None,
+            wants_program: false,
+        }
+    }
+
+    /// The same job, with the module's program if it has one.
+    pub(super) const fn with_program(self) -> Self {
+        Self {
+            wants_program: true,
+            ..self
+        }
+    }
+}
+
+impl Reply {
+    /// The program of the module, if it was sent.
+    pub(super) fn take_program(self) -> (Self, Option<NativeProgram>) {
+        match self {
+            Self::Compiled {
+                state,
+                message,
+                program,
+            } => (Self::Answer { state, message }, Some(program)),
+            other @ (Self::Answer { .. } | Self::Sound(_) | Self::Limit(_) | Self::Failed(_)) => {
+                (other, None)
+            }
         }
     }
 }
@@ -98,7 +135,7 @@ impl<'a> JobOut<'a> {
 impl From<Reply> for Result<RegoAnswer, RegoFailure> {
     fn from(reply: Reply) -> Self {
         match reply {
-            Reply::Answer { state, message } => {
+            Reply::Answer { state, message } | Reply::Compiled { state, message, .. } => {
                 let state = ObjectState::from_word(&state);
                 let too_long = || RegoFailure::Failed("the state is too long".to_owned());
                 let state = state.ok_or_else(too_long)?;
@@ -115,7 +152,9 @@ impl From<Reply> for Result<Sound, RegoFailure> {
     fn from(reply: Reply) -> Self {
         match reply {
             Reply::Sound(sound) => Ok(sound),
-            Reply::Answer { .. } => Err(RegoFailure::Failed("nothing was asked".to_owned())),
+            Reply::Answer { .. } | Reply::Compiled { .. } => {
+                Err(RegoFailure::Failed("nothing was asked".to_owned()))
+            }
             Reply::Limit(why) => Err(RegoFailure::Limit(why)),
             Reply::Failed(why) => Err(RegoFailure::Failed(why)),
         }

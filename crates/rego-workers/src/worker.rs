@@ -106,7 +106,11 @@ impl Worker {
     }
 
     fn answer(&mut self, job: &JobIn<'_>) -> Reply {
-        let JobIn { module, asked } = job;
+        let JobIn {
+            module,
+            asked,
+            wants_program,
+        } = job;
         let module = match self.module(module) {
             Ok(module) => module,
             Err(error @ ModuleError::Evaluation(EvaluationError::Timeout)) => {
@@ -121,10 +125,17 @@ impl Worker {
             });
         };
         match module.evaluate_json(input.get(), context.get()) {
-            Ok(ModuleOutput { state, message }) => Reply::Answer {
-                state: state.as_str().to_owned(),
-                message,
-            },
+            Ok(ModuleOutput { state, message }) => {
+                let state = state.as_str().to_owned();
+                match module.program().filter(|_| *wants_program) {
+                    None => Reply::Answer { state, message },
+                    Some(program) => Reply::Compiled {
+                        state,
+                        message,
+                        program: program.clone(),
+                    },
+                }
+            }
             Err(error @ EvaluationError::Timeout) => Reply::Limit(error.to_string()),
             Err(error) => Reply::Failed(error.to_string()),
         }
@@ -182,7 +193,10 @@ mod tests {
         ] {
             match answer(&mut worker, module, &input) {
                 Reply::Answer { state: said, .. } => assert_eq!(said, state),
-                other @ (Reply::Sound(_) | Reply::Limit(_) | Reply::Failed(_)) => {
+                other @ (Reply::Compiled { .. }
+                | Reply::Sound(_)
+                | Reply::Limit(_)
+                | Reply::Failed(_)) => {
                     panic!("{other:?}")
                 }
             }
@@ -221,7 +235,10 @@ mod tests {
                 let own = own.evaluate_json("{}", "{}").unwrap().state;
                 match answer(&mut worker, &module, &json!({})) {
                     Reply::Answer { state: said, .. } => assert_eq!(said, own.as_str(), "{module}"),
-                    other @ (Reply::Sound(_) | Reply::Limit(_) | Reply::Failed(_)) => {
+                    other @ (Reply::Compiled { .. }
+                    | Reply::Sound(_)
+                    | Reply::Limit(_)
+                    | Reply::Failed(_)) => {
                         panic!("{module}: {other:?}")
                     }
                 }
@@ -290,6 +307,7 @@ mod tests {
             worker.answer(&JobIn {
                 module: module.into(),
                 asked: None,
+                wants_program: true,
             })
         };
         for (module, reads_object) in [
@@ -312,6 +330,41 @@ mod tests {
             let reply = look(&mut worker, odd);
             assert!(matches!(reply, Reply::Failed(_)), "{odd}: {reply:?}");
         }
+    }
+
+    /// Whoever has it already needs no copy, and a module that needs the engine has none.
+    #[test]
+    fn the_program_of_a_module_comes_with_an_answer_when_it_is_wanted() {
+        let mut worker = worker();
+        let mut ask = |module: &str, state: &str, wants_program: bool| {
+            let job = json!({
+                "module": module, "asked": {"input": {"state": state}, "context": {}},
+                "wants_program": wants_program,
+            });
+            worker.answer(&serde_json::from_str(&job.to_string()).unwrap())
+        };
+        let called = STATE.replace("input.state", "lower(input.state)");
+        for (module, wants, comes) in [
+            (STATE, true, true),
+            (STATE, false, false),
+            (STATE, true, true),
+            (&*called, true, false),
+        ] {
+            let (reply, program) = ask(module, "approved", wants).take_program();
+            let state = "approved".to_owned();
+            let message = None;
+            assert_eq!(reply, Reply::Answer { state, message }, "{module}");
+            let own = CheckModule::parse(module, Duration::from_secs(5)).unwrap();
+            assert_eq!(
+                program.as_ref(),
+                own.program().filter(|_| wants),
+                "{module}"
+            );
+            assert_eq!(program.is_some(), comes, "{module}");
+        }
+        // A failure says nothing more than that.
+        let failed = ask(STATE, &"x".repeat(64), true);
+        assert!(matches!(failed, Reply::Failed(_)), "{failed:?}");
     }
 
     #[test]

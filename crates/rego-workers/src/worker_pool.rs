@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use connectors_api::judge::{RegoAnswer, RegoFailure, RegoJob};
+use connectors_api::rego::NativeProgram;
 use rustix::process::Signal;
 use serde_json::Value;
 use thiserror::Error;
@@ -33,6 +34,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(7);
 const GRACE: Duration = Duration::from_millis(200);
 /// The time in which a worker that closed its pipes must end.
 const DYING: Duration = Duration::from_secs(1);
+/// The bytes of a reply around its program.
+const AROUND_A_PROGRAM: usize = 64;
 /// The time for the very first job. The program may have to be read from a disk.
 const FIRST_JOB: Duration = Duration::from_secs(20);
 
@@ -110,6 +113,13 @@ struct PoolState {
     idle: Mutex<Vec<PoolWorker>>,
     waiting: AtomicUsize,
     watcher: Box<dyn PoolWatcher>,
+}
+
+/// A job for a worker.
+struct FrameOfJob {
+    bytes: Vec<u8>,
+    /// The longest reply to it.
+    most: usize,
 }
 
 #[derive(Debug)]
@@ -213,6 +223,10 @@ impl WorkerPool {
             context: &Value::Null,
         };
         let frame = frame::encode(&JobOut::from(job)).unwrap_or_default();
+        let frame = FrameOfJob {
+            most: inner.limits.output,
+            bytes: frame,
+        };
         let reply = inner.work(worker, &frame, FIRST_JOB).await;
         let reply = reply.map_err(NoReply::from);
         let outcome = reply
@@ -227,18 +241,34 @@ impl WorkerPool {
     /// A module's answer, or why there is none. An error when no worker could look at it. When this future is
     /// dropped, the worker is killed.
     pub async fn evaluate(&self, job: RegoJob<'_>) -> Result<ModuleOutcome, NoReply> {
+        Ok(self.ask(job.into()).await?.0)
+    }
+
+    /// The same, and the module's program if it has one. Only an answer comes with a program.
+    pub async fn evaluate_and_compile(
+        &self,
+        job: RegoJob<'_>,
+    ) -> Result<(ModuleOutcome, Option<NativeProgram>), NoReply> {
+        self.ask(JobOut::from(job).with_program()).await
+    }
+
+    async fn ask(
+        &self,
+        job: JobOut<'_>,
+    ) -> Result<(ModuleOutcome, Option<NativeProgram>), NoReply> {
         let started = Instant::now();
-        let reply = self.0.reply(job.into()).await;
+        let reply = self.0.reply(job).await;
         let busy = reply
             .as_ref()
             .err()
             .filter(|it| matches!(it, NoReply::Busy(_)));
         let busy = busy.cloned();
-        let outcome = reply
-            .map_err(RegoFailure::from)
-            .and_then(ModuleOutcome::from);
+        let (outcome, program) = match reply.map(Reply::take_program) {
+            Ok((reply, program)) => (reply.into(), program),
+            Err(no_reply) => (Err(no_reply.into()), None),
+        };
         self.0.watcher.evaluated(&outcome, started.elapsed());
-        busy.map_or(Ok(outcome), Err)
+        busy.map_or(Ok((outcome, program)), Err)
     }
 
     /// Whether a module could decide at all. It is parsed, and evaluated once on empty objects.
@@ -285,6 +315,15 @@ impl PoolState {
         };
         // Encoded only once it has its place, because objects are large.
         let frame = frame::encode(&job).ok_or_else(|| limit("the objects are too large"))?;
+        let program = if job.wants_program {
+            NativeProgram::LONGEST + AROUND_A_PROGRAM
+        } else {
+            0
+        };
+        let frame = FrameOfJob {
+            bytes: frame,
+            most: self.limits.output + program,
+        };
         let idle = self.lock().pop();
         let time = self.limits.time + GRACE;
         if let Some(used) = idle {
@@ -305,10 +344,11 @@ impl PoolState {
     async fn work(
         &self,
         mut worker: PoolWorker,
-        frame: &[u8],
+        frame: &FrameOfJob,
         time: Duration,
     ) -> Result<Reply, Broken> {
-        let reply = timeout(time, worker.ask(frame, self.limits.output)).await;
+        let FrameOfJob { bytes, most } = frame;
+        let reply = timeout(time, worker.ask(bytes, *most)).await;
         let reply = match reply.map_err(|_| Broken::Time(self.limits.time))? {
             Ok(reply) => reply,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(Broken::Answer),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 6] = [
+const TESTS: [Test; 7] = [
     (
         "a_worker_is_confined_before_its_first_job",
         a_worker_is_confined_before_its_first_job,
@@ -31,6 +31,10 @@ const TESTS: [Test; 6] = [
     (
         "a_module_is_answered_judged_and_limited",
         a_module_is_answered_judged_and_limited,
+    ),
+    (
+        "a_program_comes_with_an_answer_of_any_length",
+        a_program_comes_with_an_answer_of_any_length,
     ),
     (
         "a_module_has_no_more_memory_than_its_worker",
@@ -258,6 +262,39 @@ fn a_module_is_answered_judged_and_limited() {
     let program = PathBuf::from("/bin/true");
     let none = block_on(WorkerPool::start(program, limits(), ()));
     assert!(matches!(none, Err(PoolError::Broken(_))), "{none:?}");
+}
+
+/// The longest answer that a status shows, and nearly the longest program.
+fn a_program_comes_with_an_answer_of_any_length() {
+    block_on(async {
+        let output = 7 * 1024;
+        let pool = WorkerPool::start(program(), ModuleLimits { output, ..limits() }, ());
+        let pool = pool.await.unwrap();
+        let line = format!("{}\n", "\u{1}".repeat(63));
+        let module = format!(
+            "package approval\noutput := {{\"state\": \"passed\", \"message\": input.text}}\n\
+             default output := {{\"message\": `{}`}}",
+            line.repeat(17)
+        );
+        let input = json!({"text": "\u{1}".repeat(1024)});
+        let job = RegoJob {
+            module: &module,
+            input: &input,
+            context: &Value::Null,
+        };
+        let (outcome, program) = pool.evaluate_and_compile(job).await.unwrap();
+        let answer = outcome.unwrap();
+        assert_eq!(answer.message.as_deref(), input["text"].as_str());
+        let said = program.unwrap().run(&input).unwrap().unwrap();
+        assert_eq!((said.state, said.message), (answer.state, answer.message));
+        let (outcome, program) = {
+            let module = STATE;
+            let job = RegoJob { module, ..job };
+            pool.evaluate_and_compile(job).await.unwrap()
+        };
+        // It reads the context.
+        assert!(outcome.is_err() && program.is_none(), "{outcome:?}");
+    });
 }
 
 /// A module that makes a text of ten bytes, doubled as often.

@@ -258,3 +258,39 @@ fn a_pipe_that_ends_within_a_frame_has_an_error_and_before_one_an_end() {
         assert_eq!(length(head), Some(expected));
     }
 }
+
+/// Neither a program beyond its bounds nor one of another form is read, so that nobody could run it.
+#[test]
+fn a_reply_with_an_odd_program_is_none() {
+    let with = |rules: serde_json::Value, more: &str| {
+        let body = json!({"state": "approved", "message": null, "program": rules});
+        let mut reply = json!({"compiled": body});
+        if !more.is_empty() {
+            reply["compiled"][more] = json!(1);
+        }
+        reply.to_string().into_bytes()
+    };
+    let rules = |fields: usize| {
+        let output = json!({"state": {"path": vec!["a"; fields]}, "message": null});
+        json!({"rules": [[{"steps": [], "output": output}]], "default": null})
+    };
+    let good = reply(&with(rules(2), "")).unwrap();
+    let (answer, program) = good.take_program();
+    assert!(program.is_some());
+    assert_eq!(
+        answer,
+        Reply::Answer {
+            state: "approved".to_owned(),
+            message: None
+        }
+    );
+    for odd in [
+        with(rules(0), ""),
+        with(rules(1000), ""),
+        with(json!(null), ""),
+        with(json!({"default": null}), ""),
+        with(rules(2), "more"),
+    ] {
+        assert_eq!(reply(&odd), None);
+    }
+}
