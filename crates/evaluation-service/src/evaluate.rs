@@ -2,12 +2,16 @@
 
 pub mod answer_cache;
 pub mod policies;
+pub mod programs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use connectors_api::judge::{self, GatedPolicy, PolicyQuestion, Prepared, Stage};
+use connectors_api::judge::{
+    self, GatedPolicy, PolicyQuestion, Prepared, RegoAnswer, RegoFailure, RegoJob, Stage,
+};
+use connectors_api::rego::{ModuleOutput, NativeProgram};
 use connectors_api::shared_fields::FieldPath;
 use evaluation_api::access::read_time;
 use evaluation_api::judgement;
@@ -28,7 +32,8 @@ use crate::error::Refused;
 use crate::json_memory::JsonMemory;
 use crate::slots::Slot;
 use policies::FoundPolicy;
-use rego_workers::{ModuleOutcome, WorkerPool};
+use programs::NativePrograms;
+use rego_workers::{ModuleOutcome, NoReply, WorkerPool};
 
 /// Rego evaluations of one call. A policy has at most 32 checks, and a request at most 512 objects.
 const MOST_REGO: usize = 512;
@@ -44,6 +49,16 @@ pub(crate) struct JudgedQuestion {
     pub(crate) answer: EvaluateChecksResponse,
     /// Every module gave an answer of its own: no limit and no accident affected it.
     pub(crate) is_certain: bool,
+    /// Modules that were evaluated without a worker.
+    pub(crate) native: usize,
+}
+
+/// A question, as it is read.
+struct PreparedChecks {
+    policy: Arc<GatedPolicy>,
+    prepared: Prepared,
+    /// One for each evaluation of a module. None if it needs a worker.
+    answered: Vec<Option<ModuleOutcome>>,
 }
 
 /// The stage: before or after the grant.
@@ -143,50 +158,90 @@ pub(crate) fn json(field: &str, bytes: &[u8]) -> Result<Value, Refused> {
     serde_json::from_slice(bytes).map_err(|_| Refused::Json(field.to_owned()))
 }
 
-/// The results of the checks, with the help of workers where there is Rego.
+/// The results of the checks, with the help of workers where a module has no program yet.
 pub(crate) async fn judge(
     policy: FoundPolicy,
     asked: &Arc<EvaluateChecksRequest>,
+    programs: &Arc<NativePrograms>,
     pool: &WorkerPool,
     slot: &Slot<'_>,
     memory: &JsonMemory,
 ) -> Result<JudgedQuestion, Refused> {
     let is_short = asked.encoded_len() <= SHORT;
-    let (policy, prepared, _memory) = if is_short {
+    let (question, _memory) = if is_short {
         // There are so few of them at a time that their total is small.
-        let (policy, prepared) = prepare(policy, asked)?;
-        (policy, prepared, None)
+        (prepare(policy, asked, programs)?, None)
     } else {
         // Reading large objects, and evaluating paths and selectors on them, would delay other calls.
         let (heavy, is_new) = (Arc::clone(asked), policy.is_new());
         let weight = spawn_blocking(move || weight(&heavy, is_new)).await;
         let weight = weight.map_err(|_| Refused::Internal)?;
         let taken = memory.take(weight, stage(asked)?.into()).await?;
-        let asked = Arc::clone(asked);
-        let prepared = spawn_blocking(move || prepare(policy, &asked).map(|it| (it, taken))).await;
-        let ((policy, prepared), taken) = prepared.map_err(|_| Refused::Internal)??;
-        (policy, prepared, Some(taken))
+        let (asked, programs) = (Arc::clone(asked), Arc::clone(programs));
+        let prepare = move || prepare(policy, &asked, &programs).map(|it| (it, taken));
+        let question = spawn_blocking(prepare).await;
+        let (question, taken) = question.map_err(|_| Refused::Internal)??;
+        (question, Some(taken))
     };
-    let jobs = prepared.rego_jobs().count();
-    if jobs > MOST_REGO {
-        return Err(Refused::TooMuchRego(jobs));
-    }
-    let answers = ask(&prepared, pool, slot).await?;
+    let PreparedChecks {
+        policy,
+        prepared,
+        answered,
+    } = question;
+    let jobs = answered.len();
+    let native = answered.iter().flatten().count();
+    let answers = ask(&policy, &prepared, answered, programs, pool, slot).await?;
     let is_certain = answers.len() == jobs && answers.iter().all(Result::is_ok);
     Ok(JudgedQuestion {
         policy,
         answer: judgement::to_wire(prepared.finish(answers)),
         is_certain,
+        native,
     })
 }
 
 fn prepare(
     policy: FoundPolicy,
     asked: &EvaluateChecksRequest,
-) -> Result<(Arc<GatedPolicy>, Prepared), Refused> {
+    programs: &NativePrograms,
+) -> Result<PreparedChecks, Refused> {
     let policy = policy.read(&asked.policy)?;
     let question = read(asked)?.about(Arc::clone(&policy));
-    Ok((policy, judge::prepare(question)?))
+    let prepared = judge::prepare(question)?;
+    let jobs = prepared.rego_jobs().count();
+    if jobs > MOST_REGO {
+        return Err(Refused::TooMuchRego(jobs));
+    }
+    let answered = run_programs(&policy, &prepared, programs);
+    Ok(PreparedChecks {
+        policy,
+        prepared,
+        answered,
+    })
+}
+
+/// The answers of the modules that have a program.
+fn run_programs<'a>(
+    policy: &GatedPolicy,
+    prepared: &'a Prepared,
+    programs: &NativePrograms,
+) -> Vec<Option<ModuleOutcome>> {
+    // The objects of a check follow each other.
+    let mut last: Option<(&'a str, Option<Arc<NativeProgram>>)> = None;
+    let find = |module: &str| programs.find(policy.namespace(), module);
+    let run = |job: RegoJob<'a>| {
+        let program = match &last {
+            Some((module, program)) if std::ptr::eq(*module, job.module) => program,
+            _ => &last.insert((job.module, find(job.module))).1,
+        };
+        let said = program.as_ref()?.run(job.input)?;
+        Some(match said {
+            Ok(ModuleOutput { state, message }) => Ok(RegoAnswer { state, message }),
+            // As a worker says it.
+            Err(error) => Err(RegoFailure::Failed(error.to_string())),
+        })
+    };
+    prepared.rego_jobs().map(run).collect()
 }
 
 /// The memory that a question takes when it is read.
@@ -208,23 +263,36 @@ fn weight(asked: &EvaluateChecksRequest, is_new: bool) -> usize {
 /// The answers that come in time, in the order of the questions. The judge counts missing ones as failures. A lack of
 /// free workers says nothing about the check.
 async fn ask(
+    policy: &GatedPolicy,
     prepared: &Prepared,
+    answered: Vec<Option<ModuleOutcome>>,
+    programs: &NativePrograms,
     pool: &WorkerPool,
     slot: &Slot<'_>,
 ) -> Result<Vec<ModuleOutcome>, Refused> {
+    if answered.iter().all(Option::is_some) {
+        return Ok(answered.into_iter().flatten().collect());
+    }
     let deadline = Instant::now() + ALL_REGO;
     let mut jobs: Vec<BoxFuture<'_, _>> = Vec::new();
-    for job in prepared.rego_jobs() {
+    for (job, answered) in prepared.rego_jobs().zip(answered) {
         let answer = async move {
+            if let Some(outcome) = answered {
+                return Ok(outcome);
+            }
             let _worker = slot.worker().await;
-            pool.evaluate(job).await
+            let (outcome, program) = pool.evaluate_and_compile(job).await?;
+            if let Some(program) = program {
+                programs.keep(policy.namespace(), job.module, program);
+            }
+            Ok(outcome)
         };
         jobs.push(answer.boxed());
     }
     let mut answers = stream::iter(jobs).buffered(pool.workers());
     let mut said = Vec::new();
     while let Ok(Some(answer)) = timeout_at(deadline, answers.next()).await {
-        said.push(answer.map_err(|no_reply| {
+        said.push(answer.map_err(|no_reply: NoReply| {
             debug!(?no_reply, "a check was not evaluated");
             Refused::TooBusy
         })?);

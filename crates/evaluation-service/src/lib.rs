@@ -154,6 +154,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         rego,
         answers: Arc::default(),
         policies: Arc::default(),
+        programs: Arc::default(),
         memory: Arc::default(),
         readiness: readiness.clone(),
         metrics,

@@ -44,7 +44,7 @@ families! {
         ),
         rego: counters_of(
             "connectors_evaluation_rego_jobs_total", "Rego evaluations, by result", &["result"],
-            &["answered", "limit", "failed"]
+            &["answered", "limit", "failed", "native"]
         ),
         rego_seconds: histogram(
             "connectors_evaluation_rego_seconds", "Time of a Rego evaluation, waiting for a worker included", SECONDS
@@ -111,6 +111,12 @@ impl Metrics {
 
     pub(crate) fn caller_limit(&self, limit: &str) {
         self.caller_limits.with_label_values(&[limit]).inc();
+    }
+
+    /// Modules that were evaluated without a worker.
+    pub(crate) fn native_rego(&self, count: usize) {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.rego.with_label_values(&["native"]).inc_by(count);
     }
 
     pub(crate) fn checks(&self, source: &str) {

@@ -31,6 +31,7 @@ use crate::error::Refused;
 use crate::evaluate::JudgedQuestion;
 use crate::evaluate::answer_cache::AnswerCache;
 use crate::evaluate::policies::ParsedPolicies;
+use crate::evaluate::programs::NativePrograms;
 use crate::json_memory::JsonMemory;
 use crate::live::Live;
 use crate::metrics::Metrics;
@@ -59,6 +60,8 @@ pub struct Service {
     pub answers: Arc<AnswerCache>,
     /// Policies that were read before.
     pub policies: Arc<ParsedPolicies>,
+    /// Modules that need no worker.
+    pub programs: Arc<NativePrograms>,
     /// The memory of questions.
     pub memory: Arc<JsonMemory>,
     /// Whether the caches are complete.
@@ -203,13 +206,16 @@ impl Service {
             .await?;
         let is_new = policy.is_new();
         let slot = self.slots.take(&namespace, stage.into()).await?;
-        let judged = evaluate::judge(policy, &asked, &self.rego, &slot, &self.memory).await?;
+        let (programs, rego, memory) = (&self.programs, &self.rego, &self.memory);
+        let judged = evaluate::judge(policy, &asked, programs, rego, &slot, memory).await?;
         let JudgedQuestion {
             policy,
             answer,
             is_certain,
+            native,
         } = judged;
         self.metrics.checks("judged");
+        self.metrics.native_rego(native);
         if is_new {
             self.policies.keep(&asked.policy, policy);
         }

@@ -43,7 +43,8 @@ async fn what_a_large_question_takes_is_taken_until_it_is_judged() {
     let asked = Arc::new(asked(2 * SHORT));
     let policy = ParsedPolicies::default().find(&asked.policy).unwrap();
     {
-        let mut judges = std::pin::pin!(judge(policy, &asked, &pool, &slot, &memory));
+        let programs = Arc::default();
+        let mut judges = std::pin::pin!(judge(policy, &asked, &programs, &pool, &slot, &memory));
         while pool.waiting() == 0 {
             assert!(futures::poll!(&mut judges).is_pending());
             tokio::task::yield_now().await;
@@ -68,7 +69,9 @@ async fn an_answer_that_lacks_modules_is_not_told_again_for_the_same_question() 
     let asked = Arc::new(asked(1));
     let policy = ParsedPolicies::default().find(&asked.policy).unwrap();
     let began = tokio::time::Instant::now();
-    let judged = judge(policy, &asked, &pool, &slot, &memory).await.unwrap();
+    let judged = judge(policy, &asked, &Arc::default(), &pool, &slot, &memory)
+        .await
+        .unwrap();
     assert_eq!(began.elapsed(), ALL_REGO);
     assert!(!judged.is_certain);
 }
@@ -83,12 +86,88 @@ async fn a_question_with_too_many_objects_for_modules_is_refused_as_a_whole() {
         let objects = &mut asked.candidates[0].objects;
         *objects = vec![objects[0].clone(); count];
         let policy = ParsedPolicies::default().find(&asked.policy).unwrap();
-        let judged = judge(policy, &Arc::new(asked), &pool, &slot, &memory).await;
+        let judged = judge(
+            policy,
+            &Arc::new(asked),
+            &Arc::default(),
+            &pool,
+            &slot,
+            &memory,
+        )
+        .await;
         let refused = match judged {
             Ok(_) => None,
             Err(Refused::TooMuchRego(jobs)) => Some(jobs),
             Err(other) => panic!("{other}"),
         };
         assert_eq!(refused, expected);
+    }
+}
+
+/// Only a worker could say anything else about the module than what its program says here.
+fn program() -> NativeProgram {
+    let output = json!({"state": {"path": ["data", "text"]}, "message": null});
+    let rules = json!({"rules": [[{"steps": [], "output": output}]], "default": null});
+    serde_json::from_value(rules).unwrap()
+}
+
+/// The module of the policy in the fixtures.
+const MODULE: &str = "package approval\noutput := {}";
+
+#[tokio::test(start_paused = true)]
+async fn modules_with_a_program_are_evaluated_without_a_worker_short_or_long() {
+    let (memory, slots, pool) = without_workers();
+    let slot = slots.take("tools", Purpose::New).await.unwrap();
+    let _busy = slot.worker().await;
+    let programs = Arc::new(NativePrograms::default());
+    programs.keep("tools", MODULE, program());
+    for (length, certain) in [(1, true), (63, true), (64, false), (2 * SHORT, false)] {
+        let mut asked = asked(length);
+        let objects = &mut asked.candidates[0].objects;
+        *objects = vec![objects[0].clone(); 3];
+        let policy = ParsedPolicies::default().find(&asked.policy).unwrap();
+        let asked = Arc::new(asked);
+        let judged = judge(policy, &asked, &programs, &pool, &slot, &memory).await;
+        let judged = judged.unwrap();
+        assert_eq!((judged.native, judged.is_certain), (3, certain), "{length}");
+        let said = &judged.answer.checks[0].objects[0];
+        let state = if certain {
+            "x".repeat(length)
+        } else {
+            String::new()
+        };
+        assert_eq!(said.state, state, "{said:?}");
+    }
+    assert!(memory.is_free());
+}
+
+/// A program is of one namespace, and one that is not certain leaves the object to a worker.
+#[tokio::test(start_paused = true)]
+async fn other_modules_and_odd_objects_wait_for_a_worker() {
+    let (memory, slots, pool) = without_workers();
+    let slot = slots.take("tools", Purpose::New).await.unwrap();
+    let _busy = slot.worker().await;
+    let odd = json!({"$serde_json::private::Number": "1"});
+    let (usual, odd) = (json!("x"), json!({"text": odd}));
+    for (namespace, module, text, native) in [
+        ("tools", MODULE, &usual, 1),
+        ("other", MODULE, &usual, 0),
+        ("tools", "package approval\noutput := {} ", &usual, 0),
+        ("tools", MODULE, &odd, 0),
+    ] {
+        let programs = Arc::new(NativePrograms::default());
+        programs.keep(namespace, module, program());
+        let mut asked = asked(1);
+        let mut object: Value = serde_json::from_slice(&asked.candidates[0].objects[0]).unwrap();
+        object["data"]["text"] = text.clone();
+        asked.candidates[0].objects = vec![bytes(&object)];
+        let policy = ParsedPolicies::default().find(&asked.policy).unwrap();
+        let asked = Arc::new(asked);
+        let judged = judge(policy, &asked, &programs, &pool, &slot, &memory).await;
+        assert_eq!(
+            judged.unwrap().native,
+            native,
+            "{namespace} {module} {text}"
+        );
     }
 }

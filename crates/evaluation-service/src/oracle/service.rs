@@ -68,6 +68,7 @@ impl Running {
             rego,
             answers: Arc::default(),
             policies: Arc::default(),
+            programs: Arc::default(),
             memory: Arc::default(),
             readiness: readiness.clone(),
             metrics: metrics.clone(),

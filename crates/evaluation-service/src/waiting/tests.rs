@@ -172,6 +172,7 @@ async fn ask(call: Call, place: usize, remote: &Remote, standing: bool) -> Acces
         rego,
         answers: Arc::default(),
         policies: Arc::default(),
+        programs: Arc::default(),
         memory: Arc::default(),
         readiness,
         metrics,

@@ -218,6 +218,39 @@ async fn the_very_same_question_costs_no_second_evaluation_and_needs_the_same_pe
     );
 }
 
+/// The module is evaluated by a worker once, and then by its program.
+#[tokio::test]
+async fn a_module_of_paths_and_constants_needs_a_worker_once() {
+    let world = World::new().await;
+    let native = "package approval\noutput = {\"state\": state} { state := input.data.state } else = {\"state\": \"pending\"}";
+    for (number, (rego, state, verdict)) in [
+        (native, "approved", CheckVerdict::Passed),
+        (native, "rejected", CheckVerdict::Rejected),
+        (native, "expired", CheckVerdict::Pending),
+        (MODULE, "approved", CheckVerdict::Passed),
+        (MODULE, "rejected", CheckVerdict::Rejected),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let answer = world.client.evaluate_checks(asked(rego, state)).await;
+        assert_eq!(answer.unwrap().verdict(), verdict, "{number}");
+    }
+    // A state is too long for both, in the same words.
+    let long = "x".repeat(64);
+    let [own, others] = [native, MODULE].map(|rego| asked(rego, &long));
+    let own = world.client.evaluate_checks(own).await.unwrap();
+    let others = world.client.evaluate_checks(others).await.unwrap();
+    assert_eq!(own.checks[0].objects, others.checks[0].objects);
+    let jobs = |result: &str| {
+        world.metric(&format!(
+            "connectors_evaluation_rego_jobs_total{{result=\"{result}\"}}"
+        ))
+    };
+    assert_eq!((jobs("answered"), jobs("native")), ("3".into(), "3".into()));
+    assert_eq!(jobs("failed"), "1");
+}
+
 #[tokio::test]
 async fn what_is_remembered_is_told_to_nobody_who_may_not_ask() {
     let world = World::new().await;

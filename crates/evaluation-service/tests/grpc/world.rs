@@ -123,6 +123,7 @@ impl World {
             rego,
             answers: Arc::default(),
             policies: Arc::default(),
+            programs: Arc::default(),
             memory: Arc::default(),
             readiness: readiness.clone(),
             metrics,
