@@ -42,6 +42,11 @@ impl Check {
         self
     }
 
+    /// The same module with a rule that nothing uses. It has no program, so that the engine evaluates it.
+    pub(crate) fn module_for_the_engine(&self) -> String {
+        format!("{}\nunused = true\n", self.module())
+    }
+
     pub(crate) fn module(&self) -> &str {
         let spec = &self.policy["spec"]["checkGrantedPermission"]["spec"];
         spec["checks"][0]["state"]["rego"].as_str().unwrap()
@@ -54,15 +59,31 @@ impl Check {
         object
     }
 
+    /// The same, found for the pod of another run.
+    pub(crate) fn object_for(&self, run_number: usize, number: usize) -> Value {
+        let mut object = self.object(number);
+        object["metadata"]["labels"][RUN] = run(run_number).into();
+        object
+    }
+
     /// A controller's question about the pod of that run, with the object that was found for it.
     pub(crate) fn question(&self, number: usize, object: &[u8]) -> EvaluateChecksRequest {
+        self.question_of_all(number, vec![object.to_vec()])
+    }
+
+    /// The same with several objects.
+    pub(crate) fn question_of_all(
+        &self,
+        number: usize,
+        objects: Vec<Vec<u8>>,
+    ) -> EvaluateChecksRequest {
         EvaluateChecksRequest {
             policy: self.policy.to_string().into(),
             context_object: pod(&self.namespace, number).to_string().into(),
             connector: CONNECTOR.to_owned(),
             candidates: vec![Candidates {
                 check: self.name.clone(),
-                objects: vec![object.to_vec()],
+                objects,
                 shared_fields: Vec::new(),
             }],
             stage: EvaluationStage::BeforeGrant.into(),

@@ -51,14 +51,18 @@ use support::echo::{Echo, EchoConnection};
 use support::load::{Times, order};
 use support::place::Place;
 use support::table::Table;
-use ways::{Question, WAYS, Way};
+use ways::{ObjectBatch, Question, WAYS, Way};
 
 /// Rounds of one caller, and questions of each.
 const ROUNDS: usize = 11;
 const OF_ROUND: usize = 300;
-/// Callers at the same time, as many as one namespace may have, and questions that they share in a round.
-const CALLERS: usize = 4;
+/// Callers at the same time, the few and the many, and questions that they share in a round.
+const FEW: usize = 4;
+const MANY: usize = 36;
 const OF_ROUND_TOGETHER: usize = 1_000;
+/// Objects of one call, and such calls of a round.
+const BATCH: usize = 64;
+const BATCHES_OF_ROUND: usize = 20;
 
 fn main() -> ExitCode {
     // Before the network is another one: it may have to be built.
@@ -69,41 +73,66 @@ fn main() -> ExitCode {
     let check = Check::new(&place.namespace);
     remembered::rows(&mut table, &check);
     let service = program.start();
-    compare(&mut table, &check, &opa, &service, &place);
+    compare(&mut table, None, &check, &opa, &service, &place);
+    let other = check.clone().with_module(&check.module_for_the_engine());
+    let named = Some("a module without a program");
+    compare(&mut table, named, &other, &opa, &service, &place);
     crowd::rows(&mut table, &check, &service, &program, &place);
     drop(service);
     table.end()
 }
 
-/// The figures of one caller.
-fn compare(table: &mut Table, check: &Check, opa: &Path, service: &Running, place: &Place) {
+/// The figures of one module.
+fn compare(
+    table: &mut Table,
+    named: Option<&str>,
+    check: &Check,
+    opa: &Path,
+    service: &Running,
+    place: &Place,
+) {
     let opa = Opa::start(opa, check.module(), place.files.path());
     // One thread, so that nothing is handed from one to another. It goes with its connections.
     let one = Builder::new_current_thread().enable_all().build().unwrap();
     let ways = one.block_on(Way::all(check, service, &opa));
-    let echo = Echo::start(place.file("echo"));
+    let echo = Echo::start(place.file(if named.is_some() { "echo-2" } else { "echo" }));
     let echo = one.block_on(echo.over_socket());
     let mut bench = Bench {
         one,
         ways,
         echo,
         check: check.clone(),
-        asked: 0,
+        named: named.map_or_else(String::new, |named| format!(", {named}")),
+        goals: named.is_none(),
+        // No object of the other module is asked again.
+        asked: if named.is_some() { 100_000 } else { 0 },
     };
     bench.prove();
     bench.alone(table);
-    let ways = bench.one.block_on(async {
-        let ours = async || Way::Service(Program::over_socket(service));
-        let theirs = async || Way::Opa(opa.connect().await);
-        [together(ours).await, together(theirs).await]
-    });
-    bench.together(table, &ways);
+    // Beyond the few, calls about one namespace that need workers are refused in part.
+    let callers = if bench.goals {
+        &[FEW, MANY][..]
+    } else {
+        &[FEW]
+    };
+    for callers in callers.iter().copied() {
+        let ways = bench.one.block_on(async {
+            let ours = async || Way::Service(Program::over_socket(service));
+            let theirs = async || Way::Opa(opa.connect().await);
+            [
+                together(callers, ours).await,
+                together(callers, theirs).await,
+            ]
+        });
+        bench.together(table, callers, &ways);
+    }
+    bench.batches(table);
 }
 
 /// Several callers, each with a connection of its own.
-async fn together(way: impl AsyncFn() -> Way) -> Vec<Arc<Mutex<Way>>> {
+async fn together(callers: usize, way: impl AsyncFn() -> Way) -> Vec<Arc<Mutex<Way>>> {
     let mut all = Vec::new();
-    for _ in 0..CALLERS {
+    for _ in 0..callers {
         all.push(Arc::new(Mutex::new(way().await)));
     }
     all
@@ -115,6 +144,10 @@ struct Bench {
     /// A call without any work behind it.
     echo: EchoConnection,
     check: Check,
+    /// What the rows say about the module.
+    named: String,
+    /// Whether its rows have goals.
+    goals: bool,
     /// Objects that there were.
     asked: usize,
 }
@@ -188,22 +221,40 @@ impl Bench {
                 all.extend(times);
             }
         }
+        let named = &self.named;
         for ((name, _), times) in self.ways.iter().zip(&all) {
-            table.figure(&format!("a check, {name}, p50"), times.median(), "µs");
-            table.figure(&format!("a check, {name}, p99"), times.p99(), "µs");
+            let what = format!("a check{named}, {name}");
+            table.figure(&format!("{what}, p50"), times.median(), "µs");
+            table.figure(&format!("{what}, p99"), times.p99(), "µs");
         }
-        let what = "bytes alone over a Unix socket, p50";
-        table.figure(what, floor.median(), "µs");
+        if self.goals {
+            let what = "bytes alone over a Unix socket, p50";
+            table.figure(what, floor.median(), "µs");
+        }
         ratios.sort_unstable_by(f64::total_cmp);
         let (lowest, highest) = (ratios[0], ratios[ROUNDS - 1]);
         let (ours, theirs) = (self.ways[0].0, self.ways[1].0);
-        let what =
-            format!("{theirs} / {ours}, p50 ({lowest:.1} to {highest:.1} in {ROUNDS} rounds)");
-        table.at_least(&what, ratios[ROUNDS / 2], "×", 3.0, 15.0);
+        let what = format!(
+            "{theirs} / {ours}{named}, p50 ({lowest:.1} to {highest:.1} in {ROUNDS} rounds)"
+        );
+        self.ratio(table, &what, ratios[ROUNDS / 2], Some([1.5, 3.0]));
+    }
+
+    /// A row beside its goals: must and aim.
+    fn ratio(&self, table: &mut Table, what: &str, ratio: f64, goals: Option<[f64; 2]>) {
+        match goals.filter(|_| self.goals) {
+            Some([must, aim]) => table.at_least(what, ratio, "×", must, aim),
+            None => table.figure(what, ratio, "×"),
+        }
     }
 
     /// Several callers at the same time. They share the questions of a round, and ask the next one at once.
-    fn together(&mut self, table: &mut Table, [ours, theirs]: &[Vec<Arc<Mutex<Way>>>; 2]) {
+    fn together(
+        &mut self,
+        table: &mut Table,
+        callers: usize,
+        [ours, theirs]: &[Vec<Arc<Mutex<Way>>>; 2],
+    ) {
         let mut rates = [Vec::new(), Vec::new()];
         for round in 0..ROUNDS {
             let questions: Vec<_> = (0..OF_ROUND_TOGETHER).map(|_| self.usual()).collect();
@@ -224,15 +275,59 @@ impl Bench {
         .zip(rates)
         {
             rates.sort_unstable_by(f64::total_cmp);
-            let what = format!("checks, {name}, {CALLERS} callers who ask again at once");
+            let what = format!(
+                "checks{}, {name}, {callers} callers who ask again at once",
+                self.named
+            );
             table.figure(&what, rates[ROUNDS / 2], "calls/s");
         }
         ratios.sort_unstable_by(f64::total_cmp);
         let (least, most) = (ratios[0], ratios[ROUNDS - 1]);
         let what = format!(
-            "calls a second, EvaluateChecks / OPA ({least:.1} to {most:.1} in {ROUNDS} rounds)"
+            "calls a second{}, EvaluateChecks / OPA, {callers} callers ({least:.1} to {most:.1} in {ROUNDS} rounds)",
+            self.named
         );
-        table.figure(&what, ratios[ROUNDS / 2], "×");
+        let goals = (callers == MANY).then_some([2.0, 4.0]);
+        self.ratio(table, &what, ratios[ROUNDS / 2], goals);
+    }
+
+    /// Many objects of one pod: one call for all of them, and one after the other where a call has one object.
+    fn batches(&mut self, table: &mut Table) {
+        let [mut ours, mut theirs] = [Times::default(), Times::default()];
+        let mut ratios = Vec::new();
+        for round in 0..ROUNDS {
+            let mut times = [Times::default(), Times::default()];
+            let batches: Vec<_> = (0..BATCHES_OF_ROUND).map(|_| self.batch()).collect();
+            self.one.block_on(async {
+                for at in order(2, round) {
+                    for batch in &batches {
+                        times[at].add(self.ways[at].1.ask_all(batch).await);
+                    }
+                }
+            });
+            ratios.push(times[1].median() / times[0].median());
+            let [of_ours, of_theirs] = times;
+            ours.extend(of_ours);
+            theirs.extend(of_theirs);
+        }
+        for ((name, _), times) in self.ways.iter().zip([ours, theirs]) {
+            let what = format!("{BATCH} checks{}, {name}, p50", self.named);
+            table.figure(&what, times.median(), "µs");
+        }
+        ratios.sort_unstable_by(f64::total_cmp);
+        let (least, most) = (ratios[0], ratios[ROUNDS - 1]);
+        let what = format!(
+            "OPA / EvaluateChecks{}, {BATCH} objects ({least:.1} to {most:.1} in {ROUNDS} rounds)",
+            self.named
+        );
+        self.ratio(table, &what, ratios[ROUNDS / 2], Some([8.0, 15.0]));
+    }
+
+    /// Objects of one pod, and the expected verdict of each.
+    fn batch(&mut self) -> ObjectBatch {
+        let first = self.asked + 1;
+        self.asked += BATCH;
+        ObjectBatch::new(&self.check, first..=self.asked)
     }
 
     /// An object in one of its states, and the expected verdict.

@@ -1,14 +1,17 @@
 //! The ways to have an object judged, and the input of each.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use connectors_api::check_state::{CheckOutcome, ObjectState};
 use connectors_api::judge::{self, RegoAnswer, RegoFailure};
-use connectors_api::rego::{CheckModule, ModuleOutput};
+use connectors_api::rego::{CheckModule, EvaluationError, ModuleOutput};
 use evaluation_api::client::{Client, Code};
 use evaluation_api::judgement;
-use evaluation_api::v1::{CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse};
+use evaluation_api::v1::{
+    CheckVerdict, EvaluateChecksRequest, EvaluateChecksResponse, ObjectResult,
+};
 use evaluation_service::evaluate;
 use evaluation_service::evaluate::policies::{FoundPolicy, ParsedPolicies};
 use hyper::body::Bytes;
@@ -50,6 +53,29 @@ impl Question {
             asked: check.question(number, object.as_bytes()),
             posted: Questions::question(&object),
             object,
+        }
+    }
+}
+
+/// Several objects of one pod, in one question and in one question for each.
+#[derive(Debug)]
+pub(crate) struct ObjectBatch {
+    asked: EvaluateChecksRequest,
+    posted: Vec<Bytes>,
+    verdicts: Vec<CheckVerdict>,
+}
+
+impl ObjectBatch {
+    pub(crate) fn new(check: &Check, numbers: RangeInclusive<usize>) -> Self {
+        let first = *numbers.start();
+        let objects: Vec<_> = numbers.map(|it| check.object_for(first, it)).collect();
+        let state = |object| ObjectState::of(object).unwrap();
+        let texts: Vec<_> = objects.iter().map(ToString::to_string).collect();
+        let bytes = texts.iter().map(|it| it.clone().into_bytes()).collect();
+        Self {
+            asked: check.question_of_all(first, bytes),
+            posted: texts.iter().map(|it| Questions::question(it)).collect(),
+            verdicts: objects.iter().map(|it| verdict(&state(it))).collect(),
         }
     }
 }
@@ -120,6 +146,39 @@ impl Way {
     }
 }
 
+impl Way {
+    /// Asks about all objects. The time until the last answer.
+    pub(crate) async fn ask_all(&mut self, batch: &ObjectBatch) -> Duration {
+        let ObjectBatch {
+            asked,
+            posted,
+            verdicts,
+        } = batch;
+        let mut said = Vec::new();
+        let took = match self {
+            Self::Service(client) => {
+                let asked = asked.clone();
+                let began = Instant::now();
+                let answer = client.evaluate_checks(asked).await.unwrap();
+                let took = began.elapsed();
+                said.extend(answer.checks[0].objects.iter().map(ObjectResult::verdict));
+                took
+            }
+            Self::Opa(connection) => {
+                let posted = posted.clone();
+                let began = Instant::now();
+                for posted in posted {
+                    said.push(connection.ask(posted).await);
+                }
+                began.elapsed()
+            }
+            Self::Process(_) | Self::Whole(..) => panic!("they have no wire"),
+        };
+        assert_eq!(said, *verdicts);
+        took
+    }
+}
+
 /// The work of the service for a question, with a compiled module.
 fn whole(
     module: &CheckModule,
@@ -135,9 +194,13 @@ fn whole(
     let question = evaluate::read(asked).ok()?.about(policy);
     let prepared = judge::prepare(question).ok()?;
     let jobs = prepared.rego_jobs().map(|job| {
-        let ModuleOutput { state, message } = module
-            .evaluate(job.input, job.context)
-            .map_err(|error| RegoFailure::Failed(error.to_string()))?;
+        let native = module.program().and_then(|it| it.run(job.input));
+        let said = match native {
+            Some(said) => said.map_err(EvaluationError::from),
+            None => module.evaluate(job.input, job.context),
+        };
+        let ModuleOutput { state, message } =
+            said.map_err(|error| RegoFailure::Failed(error.to_string()))?;
         Ok(RegoAnswer { state, message })
     });
     let answers: Vec<_> = jobs.collect();
