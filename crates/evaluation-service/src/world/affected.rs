@@ -26,6 +26,12 @@ const MOST_LOOKS: usize = 128;
 /// The same for the targets of a role in the group of connectors.
 const MOST_TARGETS: usize = 1024;
 
+/// The same for the rules of a role, about any group.
+const MOST_RULES: usize = 1024;
+
+/// Keys of one change, before and after it together. Each stream looks each of them up.
+const MOST_KEYS: usize = 32;
+
 /// Questions about connectors.
 #[derive(Debug, PartialEq, Eq)]
 enum Affected {
@@ -85,6 +91,9 @@ impl Affected {
         let Self::Keys(keys) = self else {
             return None;
         };
+        if bound.rules() > MOST_RULES {
+            return None;
+        }
         let mut looks = MOST_LOOKS;
         for (number, (resource, name)) in bound.targets(GROUP).enumerate() {
             if number == MOST_TARGETS {
@@ -101,6 +110,9 @@ impl Affected {
                 for subject in binding.subjects() {
                     // The members of a group are not known.
                     if matches!(subject, Subject::Group(_)) {
+                        return None;
+                    }
+                    if keys.len() == MOST_KEYS {
                         return None;
                     }
                     let given = GivenTarget {

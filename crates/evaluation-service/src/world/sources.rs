@@ -99,8 +99,9 @@ macro_rules! rbac_sources {
                     return;
                 }
                 shared.change(|world| {
-                    complain(listing.show(&mut world.chain.rbac, &self).err());
-                    Vec::new()
+                    change_rbac(world, &self, |world| {
+                        complain(listing.show(&mut world.chain.rbac, &self).err());
+                    })
                 });
             }
 

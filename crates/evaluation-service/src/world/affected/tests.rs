@@ -9,6 +9,7 @@ use crate::access_decision;
 use crate::clock;
 use crate::fixtures::{POD_FORM, question, request, role, role_binding};
 use crate::questions::tests::questions_of;
+use crate::world::Shared;
 use crate::world::sources::Source;
 
 /// The subresource of the pod of [`question`].
@@ -148,8 +149,8 @@ fn what_is_no_plain_name_affects_the_namespace() {
             group("system:serviceaccounts"),
             true,
         ),
-        ("accounts", plain.clone(), accounts(MOST_LOOKS - 1), false),
-        ("many accounts", plain, accounts(MOST_LOOKS), true),
+        ("accounts", plain.clone(), accounts(MOST_KEYS / 2), false),
+        ("many accounts", plain, accounts(MOST_KEYS + 1), true),
         (
             "any name",
             rule(&|it| it["resourceNames"] = json!([])),
@@ -183,19 +184,78 @@ fn what_is_no_plain_name_affects_the_namespace() {
 /// A look at one binding is the least that each costs, however few subjects it has.
 #[test]
 fn a_role_with_many_bindings_affects_the_namespace() {
-    for (bindings, is_wide) in [(MOST_LOOKS / 2, false), (MOST_LOOKS / 2 + 1, true)] {
+    for (bindings, is_wide) in [(MOST_LOOKS, false), (MOST_LOOKS + 1, true)] {
         let mut world = World::default();
         for number in 0..bindings {
             let binding = edited(&role_binding("g"), |it| {
                 it["metadata"]["name"] = format!("g-{number}").into();
+                it["subjects"] = json!([]);
             });
             RoleBinding::apply(&mut world, binding);
         }
         let changes = Role::apply(&mut world, role("g", POD_FORM));
-        let wanted = [key(&world, BUILDER, "harbor", OF_POD)];
-        assert_eq!(are_keys(&changes, &wanted), !is_wide, "{changes:?}");
-        assert_eq!(changes == in_namespace(), is_wide, "{changes:?}");
+        let told = if is_wide { in_namespace() } else { Vec::new() };
+        assert_eq!(changes, told, "{bindings}");
     }
+}
+
+/// Before and after the change together, so that no stream looks up more of them.
+#[test]
+fn a_change_of_many_questions_affects_the_namespace() {
+    let keys = |changes: &[WorldChange]| match changes {
+        [WorldChange::Keys(keys)] => Some(keys.len()),
+        _ => None,
+    };
+    let (half, all) = (MOST_KEYS / 2, MOST_KEYS);
+    for (accounts, first, again) in [
+        (half, Some(half), Some(half)),
+        (half + 1, Some(half + 1), None),
+        (all, Some(all), None),
+        (all + 1, None, None),
+    ] {
+        let mut world = World::default();
+        Role::apply(&mut world, role("g", POD_FORM));
+        let binding = edited(&role_binding("g"), |it| {
+            let users = (0..accounts).map(|at| json!({"kind": "User", "name": at.to_string()}));
+            it["subjects"] = users.collect();
+        });
+        for (time, wanted) in [("first", first), ("again", again)] {
+            let changes = RoleBinding::apply(&mut world, binding.clone());
+            assert_eq!(keys(&changes), wanted, "{accounts} {time}");
+            let is_wide = changes == in_namespace();
+            assert_eq!(is_wide, wanted.is_none(), "{accounts} {time}");
+        }
+    }
+}
+
+/// Also when no rule is about connectors: each is looked at.
+#[test]
+fn a_role_with_many_rules_affects_the_namespace() {
+    for (rules, is_wide) in [(MOST_RULES, false), (MOST_RULES + 1, true)] {
+        let long = edited(&role("g", "pods"), |it| {
+            it["rules"][0]["apiGroups"] = json!(["other"]);
+            it["rules"] = vec![it["rules"][0].clone(); rules].into();
+        });
+        let mut world = World::default();
+        Role::apply(&mut world, long);
+        let changes = RoleBinding::apply(&mut world, role_binding("g"));
+        let told = if is_wide { in_namespace() } else { Vec::new() };
+        assert_eq!(changes, told, "{rules}");
+    }
+}
+
+/// A list follows a gap of the watch. It may show a change that no event told.
+#[test]
+fn an_object_that_a_list_shows_affects_its_questions_at_once() {
+    let shared = Shared::default();
+    shared.change(|world| RoleBinding::apply(world, role_binding("g")));
+    let stream = shared.changes();
+    stream.marks().mark(&question());
+    let wanted = [key(&shared.read(), BUILDER, "harbor", OF_POD)];
+    let mut listing = Role::begin(&shared.read());
+    role("g", POD_FORM).list(&shared, &mut listing);
+    let told = stream.try_recv();
+    assert!(are_keys(&told, &wanted), "{told:?}");
 }
 
 /// Whatever they are.
