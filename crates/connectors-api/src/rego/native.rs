@@ -23,10 +23,14 @@ use seen::SeenValue;
 /// The most parts of a program: rules, bodies, steps, values and fields of paths. An evaluation looks at each at most
 /// once.
 const MOST_PARTS: usize = 256;
+/// The memory of a text beside its bytes, in the allocator.
+const ALLOCATED: usize = 32;
 /// The most bytes of all texts of a program.
 const MOST_BYTES: usize = 4096;
 /// The integers whose value no representation changes.
 const LARGEST_WHOLE: i64 = 1 << 53;
+/// The most levels of a value that a worker surely reads. A caller's object may have more of them.
+const MOST_LEVELS: usize = 100;
 /// The engine reads an object with this field as a number.
 const NUMBER_FIELD: &str = "$serde_json::private::Number";
 
@@ -166,9 +170,9 @@ impl NativeProgram {
     #[must_use]
     pub fn weight(&self) -> usize {
         let of_term = |term: &NativeTerm| match term {
-            NativeTerm::Text(text) => text.len(),
+            NativeTerm::Text(text) => text.len() + ALLOCATED,
             NativeTerm::Path(fields) => {
-                let of_field = |it: &String| it.len() + size_of::<String>();
+                let of_field = |it: &String| it.len() + size_of::<String>() + ALLOCATED;
                 fields.iter().map(of_field).sum()
             }
             NativeTerm::Null | NativeTerm::Truth(_) | NativeTerm::Whole(_) => 0,
@@ -212,7 +216,7 @@ impl NativeProgram {
     fn check_object(&self, object: &Value) -> Result<(), Uncertain> {
         let fields = object.as_object().ok_or(Uncertain)?;
         let paths = self.0.terms().filter_map(NativeTerm::first_field);
-        let is_odd = |name: &str| fields.get(name).is_some_and(has_number_field);
+        let is_odd = |name: &str| fields.get(name).is_some_and(|it| is_odd(it, MOST_LEVELS));
         // Each field once, however often it is named.
         let names: BTreeSet<&str> = paths.collect();
         if names.into_iter().any(is_odd) {
@@ -240,13 +244,13 @@ fn first<'a>(
     Ok(None)
 }
 
-/// Whether any object in the value has the field that the engine reads in a way of its own.
-fn has_number_field(value: &Value) -> bool {
+/// Whether a worker may fail to read the value, or read another one: it has more levels, or any object in it has the field
+/// that the engine reads in a way of its own.
+fn is_odd(value: &Value, levels: usize) -> bool {
+    let is_odd = |inner: &Value| levels.checked_sub(1).is_none_or(|left| is_odd(inner, left));
     match value {
-        Value::Object(fields) => {
-            fields.contains_key(NUMBER_FIELD) || fields.values().any(has_number_field)
-        }
-        Value::Array(items) => items.iter().any(has_number_field),
+        Value::Object(fields) => fields.contains_key(NUMBER_FIELD) || fields.values().any(is_odd),
+        Value::Array(items) => items.iter().any(is_odd),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }

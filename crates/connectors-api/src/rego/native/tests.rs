@@ -33,6 +33,18 @@ fn received(rules: &Value) -> Result<NativeProgram, String> {
     serde_json::from_str(&rules.to_string()).map_err(|error| error.to_string())
 }
 
+/// A value in as many arrays and objects.
+fn nested(levels: usize) -> Value {
+    let deeper = |value: Value, level: usize| {
+        if level.is_multiple_of(2) {
+            json!([value])
+        } else {
+            json!({"a": value})
+        }
+    };
+    (0..levels).fold(json!("approved"), deeper)
+}
+
 fn rules(steps: &Value, state: &Value) -> Value {
     json!({
         "rules": [[{"steps": steps, "output": {"state": state, "message": null}}]],
@@ -99,7 +111,11 @@ fn what_a_program_weighs_grows_with_each_of_its_parts() {
         weight(json!([]), json!({"text": "x".repeat(1001)})),
         least + 1000
     );
-    assert!(weight(json!([]), json!({"path": vec!["x"; 100]})) > least + 100 * size_of::<String>());
+    let of_field = size_of::<String>() + ALLOCATED + 1;
+    let path = |fields: usize| weight(json!([]), json!({"path": vec!["x"; fields]}));
+    assert_eq!(path(100), path(1) + 99 * of_field);
+    let text = |text: &str| weight(json!([]), json!({"text": text}));
+    assert_eq!(text(""), weight(json!([]), json!("null")) + ALLOCATED);
     let steps = json!(vec![json!({"holds": "null"}); 100]);
     assert!(weight(steps, json!({"text": "x"})) >= least + 100 * size_of::<NativeStep>());
 }
@@ -119,12 +135,16 @@ fn a_program_gives_no_answer_where_only_the_engine_is_certain() {
         (&both, json!({"a": "x", "b": "y"})),
         (&both, json!({"a": [1], "b": [1]})),
         (&number, json!({"a": {"b": [{NUMBER_FIELD: "1"}]}})),
+        (&number, json!({"a": nested(MOST_LEVELS + 1)})),
+        (&number, json!({"a": nested(150)})),
         (&number, json!([])),
         (&number, json!("a")),
     ] {
         assert_eq!(program.run(&object), None, "{program:?} {object}");
     }
     // Elsewhere the field is not read.
-    let elsewhere = json!({"a": 1, "b": {NUMBER_FIELD: "1"}});
+    let elsewhere = json!({"a": 1, "b": {NUMBER_FIELD: "1"}, "c": nested(150)});
     assert!(matches!(number.run(&elsewhere), Some(Ok(_))));
+    let deep = json!({"a": nested(MOST_LEVELS)});
+    assert!(matches!(number.run(&deep), Some(Err(_))));
 }

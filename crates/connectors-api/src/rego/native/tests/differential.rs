@@ -9,6 +9,10 @@ const OBJECTS: usize = 12;
 /// The names of fields. Objects and modules share them, so that paths lead somewhere.
 const FIELDS: [&str; 5] = ["a", "b", "status", "state", "ü \"x\""];
 
+/// Where it comes first in a caller's object, the service reads the text of the field in place of the object. So an object
+/// may have more levels than a parser reads.
+const TEXT_FIELD: &str = "$serde_json::private::RawValue";
+
 /// Constants as an author may write them.
 const LITERALS: [&str; 10] = [
     "1e0",
@@ -81,6 +85,7 @@ fn value() -> BoxedStrategy<Value> {
             let key = prop_oneof![
                 12 => field().prop_map(str::to_owned),
                 1 => Just(NUMBER_FIELD.to_owned()),
+                1 => Just(TEXT_FIELD.to_owned()),
             ];
             let fields = prop::collection::vec((key, inner.clone()), 0..5);
             prop_oneof![
@@ -92,7 +97,8 @@ fn value() -> BoxedStrategy<Value> {
 }
 
 fn object() -> BoxedStrategy<Value> {
-    let fields = prop::collection::vec((field(), value()), 2..6);
+    let value_or_deep = prop_oneof![40 => value(), 1 => Just(nested(150))];
+    let fields = prop::collection::vec((field(), value_or_deep), 2..6);
     let object = |fields: Vec<(&str, Value)>| {
         let fields = fields
             .into_iter()
