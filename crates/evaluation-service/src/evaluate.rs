@@ -228,7 +228,7 @@ fn run_programs<'a>(
 ) -> Vec<Option<ModuleOutcome>> {
     // The objects of a check follow each other.
     let mut last: Option<(&'a str, Option<Arc<NativeProgram>>)> = None;
-    let find = |module: &str| programs.find(policy.namespace(), module);
+    let find = |module: &str| programs.find(policy.namespace(), module).flatten();
     let run = |job: RegoJob<'a>| {
         let program = match &last {
             Some((module, program)) if std::ptr::eq(*module, job.module) => program,
@@ -281,9 +281,14 @@ async fn ask(
                 return Ok(outcome);
             }
             let _worker = slot.worker().await;
+            let namespace = policy.namespace();
+            // A program needs a new worker, so it is wanted once. Another object may have asked meanwhile.
+            if programs.find(namespace, job.module).is_some() {
+                return pool.evaluate(job).await;
+            }
             let (outcome, program) = pool.evaluate_and_compile(job).await?;
-            if let Some(program) = program {
-                programs.keep(policy.namespace(), job.module, program);
+            if outcome.is_ok() {
+                programs.keep(namespace, job.module, program);
             }
             Ok(outcome)
         };

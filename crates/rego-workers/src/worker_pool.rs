@@ -118,8 +118,26 @@ struct PoolState {
 /// A job for a worker.
 struct FrameOfJob {
     bytes: Vec<u8>,
-    /// The longest reply to it.
-    most: usize,
+    /// The longest reply to it, without a program.
+    output: usize,
+    wants_program: bool,
+}
+
+impl FrameOfJob {
+    /// The longest reply of any kind.
+    fn most(&self) -> usize {
+        let program = if self.wants_program {
+            NativeProgram::LONGEST + AROUND_A_PROGRAM
+        } else {
+            0
+        };
+        self.output + program
+    }
+
+    /// Whether a reply of this length is one to the job.
+    fn fits(&self, reply: &Reply, length: usize) -> bool {
+        length <= self.output || (self.wants_program && matches!(reply, Reply::Compiled { .. }))
+    }
 }
 
 #[derive(Debug)]
@@ -224,8 +242,9 @@ impl WorkerPool {
         };
         let frame = frame::encode(&JobOut::from(job)).unwrap_or_default();
         let frame = FrameOfJob {
-            most: inner.limits.output,
             bytes: frame,
+            output: inner.limits.output,
+            wants_program: false,
         };
         let reply = inner.work(worker, &frame, FIRST_JOB).await;
         let reply = reply.map_err(NoReply::from);
@@ -244,7 +263,7 @@ impl WorkerPool {
         Ok(self.ask(job.into()).await?.0)
     }
 
-    /// The same, and the module's program if it has one. Only an answer comes with a program.
+    /// The same, and the module's program if it has one. Only an answer comes with a program. The worker is a new one.
     pub async fn evaluate_and_compile(
         &self,
         job: RegoJob<'_>,
@@ -315,18 +334,17 @@ impl PoolState {
         };
         // Encoded only once it has its place, because objects are large.
         let frame = frame::encode(&job).ok_or_else(|| limit("the objects are too large"))?;
-        let program = if job.wants_program {
-            NativeProgram::LONGEST + AROUND_A_PROGRAM
-        } else {
-            0
-        };
         let frame = FrameOfJob {
             bytes: frame,
-            most: self.limits.output + program,
+            output: self.limits.output,
+            wants_program: job.wants_program,
         };
         let idle = self.lock().pop();
         let time = self.limits.time + GRACE;
-        if let Some(used) = idle {
+        // A program outlives its job. So the module of another tenant must not have been in its worker: it may have
+        // taken the worker over. The idle one ends, because there are no more workers than places.
+        let used = idle.filter(|_| !frame.wants_program);
+        if let Some(used) = used {
             // The remains of other jobs in a worker decide nothing.
             match self.work(used, &frame, time).await {
                 Err(Broken::Memory | Broken::Killed) => {}
@@ -347,8 +365,7 @@ impl PoolState {
         frame: &FrameOfJob,
         time: Duration,
     ) -> Result<Reply, Broken> {
-        let FrameOfJob { bytes, most } = frame;
-        let reply = timeout(time, worker.ask(bytes, *most)).await;
+        let reply = timeout(time, worker.ask(frame)).await;
         let reply = match reply.map_err(|_| Broken::Time(self.limits.time))? {
             Ok(reply) => reply,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(Broken::Answer),
@@ -405,15 +422,18 @@ impl PoolWorker {
         }
     }
 
-    async fn ask(&mut self, frame: &[u8], most: usize) -> io::Result<Reply> {
-        self.input.write_all(frame).await?;
+    async fn ask(&mut self, frame: &FrameOfJob) -> io::Result<Reply> {
+        self.input.write_all(&frame.bytes).await?;
         self.input.flush().await?;
         let mut head = [0; HEAD];
         self.output.read_exact(&mut head).await?;
-        let length = frame::length(head).filter(|length| *length <= most);
-        let mut content = vec![0; length.ok_or(io::ErrorKind::InvalidData)?];
+        let length = frame::length(head).filter(|length| *length <= frame.most());
+        let length = length.ok_or(io::ErrorKind::InvalidData)?;
+        let mut content = vec![0; length];
         self.output.read_exact(&mut content).await?;
-        serde_json::from_slice(&content).map_err(|_| io::ErrorKind::InvalidData.into())
+        let reply = serde_json::from_slice(&content).ok();
+        let reply = reply.filter(|reply| frame.fits(reply, length));
+        reply.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 

@@ -1,6 +1,6 @@
-//! Programs of modules: a module that has one needs no worker.
+//! Programs of modules: a module that has one needs no worker. One that has none needs any worker, not a new one.
 //!
-//! Owns: which programs are kept. Refuses to know: the meaning of a program.
+//! Owns: which programs are kept, and which modules are known to have none. Refuses to know: the meaning of a program.
 //!
 //! Invariant: a program is found for exactly the module, and only for policies of the namespace, for which a worker made
 //! it. A namespace evicts no program of another one, unless there are more namespaces than are kept.
@@ -24,12 +24,15 @@ const AGE: Duration = Duration::from_mins(10);
 /// The approximate memory of an entry beside its texts.
 const OVERHEAD: usize = 256;
 
+/// The program of a module; none if it has none.
+pub type KnownProgram = Option<Arc<NativeProgram>>;
+
 /// Programs, as workers made them.
 #[derive(Debug)]
 pub struct NativePrograms(Cache<String, Arc<NamespacePrograms>>);
 
 /// The programs of one namespace, by module.
-type NamespacePrograms = Cache<String, Arc<NativeProgram>>;
+type NamespacePrograms = Cache<String, KnownProgram>;
 
 impl Default for NativePrograms {
     fn default() -> Self {
@@ -42,18 +45,27 @@ impl Default for NativePrograms {
 }
 
 impl NativePrograms {
-    /// The program of a module of a policy in this namespace.
+    /// The program of a module of a policy in this namespace. None if nothing is known of it. A module that is too long to
+    /// be kept counts as one without a program.
     #[must_use]
-    pub fn find(&self, namespace: &str, module: &str) -> Option<Arc<NativeProgram>> {
+    pub fn find(&self, namespace: &str, module: &str) -> Option<KnownProgram> {
+        if module.len() + OVERHEAD > LONGEST {
+            return Some(None);
+        }
         self.0.get(namespace)?.get(module)
     }
 
-    /// Keeps a program.
-    pub fn keep(&self, namespace: &str, module: &str, program: NativeProgram) {
-        let bytes = module.len() + program.weight() + OVERHEAD;
+    /// Keeps a program, or that the module has none.
+    pub fn keep(&self, namespace: &str, module: &str, program: Option<NativeProgram>) {
+        let bytes = module.len() + OVERHEAD;
         if bytes > LONGEST {
             return;
         }
+        let weighed = program.map(|it| (bytes + it.weight(), it));
+        let (bytes, program) = match weighed {
+            Some((bytes, program)) if bytes <= LONGEST => (bytes, Some(program)),
+            Some(_) | None => (bytes, None),
+        };
         let own = self.0.get(namespace).unwrap_or_else(|| {
             let own = Arc::new(Cache::new(Bounds {
                 entries: MOST,
@@ -63,7 +75,7 @@ impl NativePrograms {
             self.0.put(namespace.to_owned(), Arc::clone(&own), 0);
             own
         });
-        own.put(module.to_owned(), Arc::new(program), bytes);
+        own.put(module.to_owned(), program.map(Arc::new), bytes);
     }
 }
 
@@ -85,19 +97,20 @@ mod tests {
         programs.keep(
             namespace,
             module,
-            program(module.get(..8).unwrap_or(module)),
+            Some(program(module.get(..8).unwrap_or(module))),
         );
     }
 
     fn knows(programs: &NativePrograms, namespace: &str, module: &str) -> bool {
-        programs.find(namespace, module).is_some()
+        programs.find(namespace, module).flatten().is_some()
     }
 
     #[tokio::test]
     async fn a_program_is_of_its_module_and_of_its_namespace() {
         let programs = NativePrograms::default();
         keep(&programs, "tools", "a");
-        assert_eq!(*programs.find("tools", "a").unwrap(), program("a"));
+        let found = programs.find("tools", "a").flatten();
+        assert_eq!(found.as_deref(), Some(&program("a")));
         for (namespace, module) in [
             ("tools", "a "),
             ("tools", "A"),
@@ -108,6 +121,17 @@ mod tests {
         }
         keep(&programs, "other", "b");
         assert!(knows(&programs, "tools", "a") && !knows(&programs, "tools", "b"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_module_without_a_program_is_known_as_such_for_as_long() {
+        let programs = NativePrograms::default();
+        assert_eq!(programs.find("tools", "a"), None);
+        programs.keep("tools", "a", None);
+        assert_eq!(programs.find("tools", "a"), Some(None));
+        assert_eq!(programs.find("other", "a"), None);
+        advance(AGE).await;
+        assert_eq!(programs.find("tools", "a"), None);
     }
 
     #[tokio::test]
@@ -148,7 +172,15 @@ mod tests {
             let module = "x".repeat(length);
             keep(&programs, "tools", &module);
             assert_eq!(knows(&programs, "tools", &module), is_kept, "{length}");
+            // No new worker is started for a program that is not kept.
+            assert!(programs.find("tools", &module).is_some(), "{length}");
         }
+        let (long, longer) = ("x".repeat(LONGEST - OVERHEAD), "x".repeat(LONGEST));
+        assert_eq!(programs.find("tools", &long), None);
+        assert_eq!(programs.find("tools", &longer), Some(None));
+        keep(&programs, "tools", &longer);
+        assert!(programs.0.get("tools").unwrap().size().1 <= MOST_BYTES);
+        assert_eq!(programs.find("tools", &longer), Some(None));
     }
 
     #[tokio::test(start_paused = true)]

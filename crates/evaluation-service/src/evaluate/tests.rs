@@ -120,7 +120,7 @@ async fn modules_with_a_program_are_evaluated_without_a_worker_short_or_long() {
     let slot = slots.take("tools", Purpose::New).await.unwrap();
     let _busy = slot.worker().await;
     let programs = Arc::new(NativePrograms::default());
-    programs.keep("tools", MODULE, program());
+    programs.keep("tools", MODULE, Some(program()));
     for (length, certain) in [(1, true), (63, true), (64, false), (2 * SHORT, false)] {
         let mut asked = asked(length);
         let objects = &mut asked.candidates[0].objects;
@@ -156,7 +156,7 @@ async fn other_modules_and_odd_objects_wait_for_a_worker() {
         ("tools", MODULE, &odd, 0),
     ] {
         let programs = Arc::new(NativePrograms::default());
-        programs.keep(namespace, module, program());
+        programs.keep(namespace, module, Some(program()));
         let mut asked = asked(1);
         let mut object: Value = serde_json::from_slice(&asked.candidates[0].objects[0]).unwrap();
         object["data"]["text"] = text.clone();

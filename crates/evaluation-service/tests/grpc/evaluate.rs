@@ -251,6 +251,36 @@ async fn a_module_of_paths_and_constants_needs_a_worker_once() {
     assert_eq!(jobs("failed"), "1");
 }
 
+/// Only for its program, which most modules do not have. No object that a program leaves to a worker asks again.
+#[tokio::test]
+async fn a_new_worker_is_started_once_for_each_module() {
+    let world = World::new().await;
+    let native = "package approval\ndefault output = {\"state\": \"pending\"}\noutput = {\"state\": \"approved\"} { input.data.n == 1 }";
+    for (rego, state, number, started) in [
+        (MODULE, "approved", json!(0), 2),
+        (MODULE, "rejected", json!(0), 2),
+        (MODULE, "pending", json!(0), 2),
+        (native, "a", json!(1.5), 3),
+        (native, "b", json!(2.5), 3),
+        (native, "c", json!(1), 3),
+    ] {
+        let mut asked = asked(rego, state);
+        let object = &mut asked.candidates[0].objects[0];
+        let mut with_number: Value = serde_json::from_slice(object).unwrap();
+        with_number["data"]["n"] = number;
+        *object = bytes(&with_number);
+        world.client.evaluate_checks(asked).await.unwrap();
+        let metric = world.metric("connectors_evaluation_rego_workers_started_total");
+        assert_eq!(metric, started.to_string(), "{state}");
+    }
+    let jobs = |result: &str| {
+        world.metric(&format!(
+            "connectors_evaluation_rego_jobs_total{{result=\"{result}\"}}"
+        ))
+    };
+    assert_eq!((jobs("answered"), jobs("native")), ("5".into(), "1".into()));
+}
+
 #[tokio::test]
 async fn what_is_remembered_is_told_to_nobody_who_may_not_ask() {
     let world = World::new().await;

@@ -1,5 +1,7 @@
 //! How workers are started, when another one is tried, and that none outlives its job.
 
+use serde_json::json;
+
 use super::*;
 
 /// What a pool told of its work.
@@ -400,4 +402,91 @@ async fn every_evaluation_is_told_with_its_outcome() {
         pool.0.lock().iter().map(|it| it.jobs).collect::<Vec<_>>(),
         [4]
     );
+}
+
+/// The module of an earlier job may have taken a used worker over.
+#[tokio::test]
+async fn a_program_comes_from_a_worker_that_did_nothing_before() {
+    let _alone = SCRIPTS.lock().await;
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path().join("worker");
+    let script = "echo $$ >> \"$here/processes\"; printf \"$yes$yes$yes\"; exec sleep 60";
+    let told = Told::default();
+    let pool = start(&at, limits(LONG), told.clone(), script).await;
+    let pool = pool.unwrap();
+    for (wants_program, started, jobs) in [
+        (false, 1, 2),
+        (true, 2, 1),
+        (false, 2, 2),
+        (true, 3, 1),
+        (true, 4, 1),
+    ] {
+        let said = if wants_program {
+            pool.evaluate_and_compile(job()).await.map(|it| it.0)
+        } else {
+            pool.evaluate(job()).await
+        };
+        assert_eq!(said, Ok(says("passed")));
+        assert_eq!(told.started(), started);
+        let idle: Vec<_> = pool.0.lock().iter().map(|it| it.jobs).collect();
+        assert_eq!(idle, [jobs]);
+    }
+    // The new ones are in place of the others.
+    for ended in processes(&at).iter().take(3) {
+        until(|| is_gone(ended)).await;
+    }
+}
+
+#[tokio::test]
+async fn only_a_reply_with_a_program_is_longer_than_answers_are() {
+    let _alone = SCRIPTS.lock().await;
+    let place = tempfile::tempdir().unwrap();
+    let output = json!({"state": {"text": "passed"}, "message": null});
+    let program = json!({"rules": [], "default": output});
+    let program: NativeProgram = serde_json::from_value(program).unwrap();
+    let state = || "passed".to_owned();
+    let message = |length: usize| Some("x".repeat(length));
+    let answer = |length| Reply::Answer {
+        state: state(),
+        message: message(length),
+    };
+    let compiled = |length| Reply::Compiled {
+        state: state(),
+        message: message(length),
+        program: program.clone(),
+    };
+    // The limit is 1024.
+    for (case, (reply, wants_program, fits)) in [
+        (answer(900), true, true),
+        (answer(1024), true, false),
+        (answer(1024), false, false),
+        (compiled(1024), true, true),
+        (compiled(1024), false, false),
+        (Reply::Failed("x".repeat(1024)), true, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let frame = frame::encode(&reply).unwrap();
+        let octal: Vec<_> = frame.iter().map(|it| format!("\\{it:03o}")).collect();
+        // The worker of the start replies to its first job, and any to one more.
+        let script = format!(
+            "if [ ! -e \"$here/used\" ]; then : > \"$here/used\"; printf \"$yes\"; fi; printf '{}'; exec sleep 60",
+            octal.concat()
+        );
+        let place = place.path().join(case.to_string());
+        let pool = pool(&place, LONG, &script).await;
+        let (said, program) = if wants_program {
+            pool.evaluate_and_compile(job()).await.unwrap()
+        } else {
+            (pool.evaluate(job()).await.unwrap(), None)
+        };
+        let is_compiled = matches!(reply, Reply::Compiled { .. });
+        assert_eq!(program.is_some(), fits && is_compiled, "{case}");
+        if fits {
+            assert!(said.is_ok(), "{case}: {said:?}");
+        } else {
+            assert_eq!(said, exceeds("the answer is too long, or none"), "{case}");
+        }
+    }
 }
