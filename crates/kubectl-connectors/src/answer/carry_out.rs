@@ -47,6 +47,9 @@ pub struct AnswerClients<'a> {
     pub flags: &'a str,
 }
 
+/// How often an object that changes meanwhile is read and answered with `--yes`.
+const TRIES: usize = 3;
+
 /// Answers an approval. `ask` shows the answer with its effects to the user.
 pub async fn answer(
     clients: AnswerClients<'_>,
@@ -64,6 +67,27 @@ pub async fn answer(
         system_namespace,
         now,
     };
+    let mut tries = 1;
+    loop {
+        let answered = Box::pin(answer_once(clients, place, answer, args, &ask)).await?;
+        let (shown, _) = &answered;
+        // Nothing was written, and no user has read effects that may be others now. Another approver may have answered, or
+        // the controller behind the approval.
+        if shown.outcome != AnswerWord::Changed || !args.yes || tries == TRIES {
+            return Ok(answered);
+        }
+        tries += 1;
+    }
+}
+
+/// Reads the approval, and answers it if it stays as it was read.
+async fn answer_once(
+    clients: AnswerClients<'_>,
+    place: AnswerPlace<'_>,
+    answer: ApprovalAnswer,
+    args: &AnswerArgs,
+    ask: &impl Fn(&AnswerShown) -> Consent,
+) -> Result<(AnswerShown, Vec<MissedRead>), AnswerProblem> {
     let PreparedAnswer {
         mut shown,
         resource,

@@ -190,6 +190,31 @@ async fn a_write_without_an_answer_is_neither_a_yes_nor_repeated() {
     }
 }
 
+/// Another approver or the controller behind the approval writes at the same time. No user has read anything yet.
+#[tokio::test(start_paused = true)]
+async fn a_script_answers_an_object_that_changes_meanwhile_up_to_three_times() {
+    for (conflicts, exit, after, writes) in [
+        (1, 0, "approved", 2),
+        (2, 0, "approved", 3),
+        (3, 3, "pending", 3),
+    ] {
+        let cluster = Cluster::with_shared_approval();
+        let conflict = CallFault::Refuse {
+            code: 409,
+            retry_after: None,
+        };
+        let trouble = Trouble::new((Verb::Patch, "changerequests"), conflict, false);
+        trouble.left.store(conflicts, Ordering::SeqCst);
+        cluster.server.set_faults(Arc::new(trouble));
+        let outcome = cluster.run(&by_script(&[])).await;
+        assert_eq!(outcome.exit.code(), exit, "{conflicts}: {outcome:?}");
+        assert_eq!(state(&cluster), after, "{conflicts}");
+        assert_eq!(patches(&cluster.server), writes, "{conflicts}");
+        let is_told = outcome.errors.contains("it changed after it was read");
+        assert_eq!(is_told, exit != 0, "{outcome:?}");
+    }
+}
+
 /// The time counts from the write, and includes looks that hang.
 #[tokio::test(start_paused = true)]
 async fn a_wait_lasts_as_long_as_it_was_asked_to() {
