@@ -94,6 +94,8 @@ words! {
         EvaluatorUnavailable,
         /// The checks pass, and writing the Role or the RoleBinding failed; it is tried again.
         GrantNotWritten,
+        /// A decision is due, and the API server takes too long for the reads that it rests on; they are tried again.
+        ReadTooSlow,
         /// The feature is switched off: nothing new is granted.
         ApprovalsDisabled,
         /// The pod is being deleted: nothing new is granted to it.

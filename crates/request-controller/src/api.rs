@@ -3,6 +3,6 @@
 mod live;
 mod parsers;
 
-pub use live::{Live, NotListed, POLICY_PAGE, binding, role};
+pub use live::{Live, MOST_LISTED, NotListed, POLICY_PAGE, binding, role};
 pub use parsers::{GatedPodFields, PodFields, Strict};
 pub use service_kit::name::Name;

@@ -19,9 +19,9 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::core::ApiResource;
-use service_kit::{clock::Clock, report, retry::CallError};
+use service_kit::{clock::Clock, fair::FairLimiter, report, retry::CallError};
 use thiserror::Error;
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -45,10 +45,17 @@ const ASKED: usize = 3;
 /// The number of attempts to record an end when other clients change the request.
 const ENDED: usize = 5;
 
-/// The number of requests whose Roles are written in advance at a time, and the time for each. A worker is not kept from
-/// grants for longer.
+/// The number of grants of one request that are written at a time.
+const GRANTS: usize = 8;
+
+/// The number of requests whose Roles are written in advance at a time: a part of the workers. The others are left to grants.
 const IN_ADVANCE: usize = 16;
-const IN_ADVANCE_FOR: Duration = Duration::from_millis(500);
+/// Of those, the requests of the pods of one namespace.
+const IN_ADVANCE_OF_ONE: usize = IN_ADVANCE / 2;
+/// How long a request waits for such a place, and a Role for its answer. The API server may list all bindings before it
+/// accepts a Role, two lists of up to 3 s each.
+const WAIT_FOR_PLACE: Duration = Duration::from_millis(500);
+const IN_ADVANCE_FOR: Duration = Duration::from_secs(8);
 
 /// The reason why a plan was not carried out completely. In all cases the next reconciliation starts over.
 #[derive(Debug, Error)]
@@ -113,19 +120,19 @@ pub struct Applier {
     clock: Clock,
     metrics: Metrics,
     /// The places for requests whose Roles are written in advance.
-    preparing: Semaphore,
+    preparing: FairLimiter<String>,
 }
 
 impl Applier {
     /// Constructs the applier.
     #[must_use]
-    pub const fn new(live: Live, writes: Writes, clock: Clock, metrics: Metrics) -> Self {
+    pub fn new(live: Live, writes: Writes, clock: Clock, metrics: Metrics) -> Self {
         Self {
             live,
             writes,
             clock,
             metrics,
-            preparing: Semaphore::const_new(IN_ADVANCE),
+            preparing: FairLimiter::new(IN_ADVANCE, IN_ADVANCE_OF_ONE),
         }
     }
 
@@ -156,17 +163,11 @@ impl Applier {
         }
         // Removals come first: no grant is written before all of them are done.
         self.remove(&name.namespace, &actions).await?;
-        let (mut written, mut in_advance) = (Vec::new(), Vec::new());
+        let (mut grants, mut in_advance) = (Vec::new(), Vec::new());
         for action in actions {
             match action {
                 Action::Remove { .. } => {}
-                Action::Grant(grant) => {
-                    if let Err(error) = self.grant(seen, &grant).await {
-                        self.not_written(&request, &error).await;
-                        return Err(error);
-                    }
-                    written.push(*grant);
-                }
+                Action::Grant(grant) => grants.push(*grant),
                 Action::Prepare(role) => in_advance.push(*role),
                 Action::Finish => {
                     self.make_sure_it_is_gone(&request).await?;
@@ -183,8 +184,12 @@ impl Applier {
                 }
             }
         }
-        if !written.is_empty() {
-            events.extend(self.confirm(&request, &written).await?);
+        if !grants.is_empty() {
+            if let Err(error) = self.grant_all(seen, &grants).await {
+                self.not_written(&request, &error).await;
+                return Err(error);
+            }
+            events.extend(self.confirm(&request, &grants).await?);
         }
         if !in_advance.is_empty() {
             self.prepare(&request, &in_advance).await;
@@ -258,6 +263,17 @@ impl Applier {
         (self.clock)().wall
     }
 
+    /// Writes the grants of all policies, a few at a time: the API server may take seconds for each. The others are written
+    /// whatever becomes of one.
+    async fn grant_all(&self, seen: &Observed, grants: &[Grant]) -> Result<(), ApplyError> {
+        let mut written = Ok(());
+        for few in grants.chunks(GRANTS) {
+            let few = join_all(few.iter().map(|grant| self.grant(seen, grant)));
+            written = few.await.into_iter().fold(written, Result::and);
+        }
+        written
+    }
+
     async fn grant(&self, seen: &Observed, grant: &Grant) -> Result<(), ApplyError> {
         // The age of the reads is checked right before each write. A write that takes longer than the remaining time
         // is cancelled.
@@ -266,8 +282,8 @@ impl Applier {
             seen.freshness.left(now).ok_or(ApplyError::Stale)
         };
         for kind in [GrantKind::Role, GrantKind::RoleBinding] {
-            // It was written in advance, and read live.
-            if kind == GrantKind::Role && grant::is_there(kind, grant, &seen.grants) {
+            // It was written in advance, or by an attempt that was interrupted, and read live.
+            if grant::is_there(kind, grant, &seen.grants) {
                 continue;
             }
             let created = match kind {
@@ -286,7 +302,7 @@ impl Applier {
     }
 
     /// Writes Roles in advance that the stored status describes: the API server drops fields that an older definition lacks.
-    /// A grant writes what is missing, so it is tried once, and for a moment, the wait for a place included.
+    /// A grant writes what is missing, so it is tried once.
     async fn prepare(&self, stored: &AccessRequest, roles: &[Role]) {
         let entries = stored.status.iter().flat_map(|it| &it.policies);
         let described: Vec<_> = entries
@@ -300,13 +316,13 @@ impl Applier {
                 debug!(role = %name, error = report(&error), "not written in advance");
             }
         });
-        let written = async {
-            let _place = self.preparing.acquire().await;
-            join_all(written).await;
+        let pods = stored.spec.context.object_ref.namespace.clone();
+        let place = timeout(WAIT_FOR_PLACE, self.preparing.take(pods));
+        let Ok(_place) = place.await else {
+            debug!(request = %Name::of(stored), "no place to write in advance");
+            return;
         };
-        if timeout(IN_ADVANCE_FOR, written).await.is_err() {
-            debug!(request = %Name::of(stored), "no time to write in advance");
-        }
+        join_all(written).await;
     }
 
     /// An object already exists under the name. It is accepted only if it is exactly the decided one. Otherwise the
@@ -386,6 +402,16 @@ impl Applier {
         }
         let status = plan::unreadable(problem, self.now());
         self.writes.first_status(name, &object, &status).await
+    }
+
+    /// Records in the status that the reads of a decision take too long. A failure of this write changes nothing.
+    pub async fn tell_too_slow(&self, request: &AccessRequest) {
+        let Some(status) = plan::too_slow(request, self.now()) else {
+            return;
+        };
+        if let Err(error) = self.writes.status(request, status).await {
+            debug!(request = %Name::of(request), error = report(&error), "status not written");
+        }
     }
 
     /// Records in the status why there is no permission yet. A failure of this write changes nothing.

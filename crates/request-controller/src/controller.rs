@@ -61,10 +61,11 @@ const PAUSES: Pauses = Pauses {
 const MORE: Duration = Duration::from_secs(2);
 /// The number of additional workers for urgent jobs.
 const URGENT_WORKERS: usize = 12;
-/// A reconciliation that waits longer for the API server fails, so that its worker is free for another one.
+/// A reconciliation that waits longer for the API server fails, so that its worker is free for another one. After 3 s the
+/// API server reads a list from etcd instead of waiting for its cache.
 const CALLS: RetryPolicy = RetryPolicy {
     attempts: 3,
-    attempt: Duration::from_secs(3),
+    attempt: Duration::from_secs(4),
     total: Duration::from_secs(6),
     pauses: Backoff::new(Duration::from_millis(50), Duration::from_millis(500)),
 };

@@ -7,6 +7,7 @@ mod gate;
 mod lineage;
 mod links;
 mod list_turns;
+mod lists_ahead;
 mod objects;
 mod pod_facts;
 mod policy_lists;
@@ -39,6 +40,7 @@ use tracing::warn;
 use checks::WholePod;
 use creators::CreatorRule;
 use links::LinksRead;
+use lists_ahead::{AheadPlaces, ListsAhead};
 use objects::{CheckObjects, Look};
 use policy_lists::PolicyLists;
 use question_turns::{LiveWish, QuestionTurns};
@@ -52,8 +54,8 @@ use crate::{
     evidence::ListRoom,
     grant::{self, is_terminal},
     seen::{
-        ConnectorSeen, EvidenceState, Freshness, FrozenSeen, Observed, PodSeen, PolicyJudgement,
-        PolicySeen, StandingSeen, TupleSeen,
+        CheckReads, ConnectorSeen, EvidenceState, Freshness, FrozenSeen, Observed, PodSeen,
+        PolicyJudgement, PolicySeen, StandingSeen, TupleSeen,
     },
     snapshot,
 };
@@ -90,6 +92,14 @@ pub enum ObserveError {
     /// Other reconciliations list the policies of the same namespace.
     #[error("namespace {0} has many policies, and too many looks read them")]
     CrowdedPolicies(String),
+}
+
+impl ObserveError {
+    /// Whether the API server gave no answer in time.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        matches!(self, Self::Call(error) if error.is_late())
+    }
 }
 
 /// The source of a read.
@@ -134,6 +144,7 @@ pub struct Observer {
     pods: Pods,
     creator_rule: CreatorRule,
     turns: QuestionTurns,
+    places: AheadPlaces,
 }
 
 impl Observer {
@@ -158,6 +169,7 @@ impl Observer {
             pods: Pods::default(),
             creator_rule: CreatorRule::default(),
             turns: QuestionTurns::default(),
+            places: AheadPlaces::default(),
         }
     }
 
@@ -217,9 +229,14 @@ impl Observer {
             return Ok(None);
         };
         let links = Arc::new(LinksRead::default());
+        let ahead = Arc::new(match mode.via {
+            Via::Api => ListsAhead::of(name, &self.world, &self.live, &self.places),
+            Via::Caches => ListsAhead::default(),
+        });
         self.world.write().sought.forget(name);
-        let seen = self.observe_request(name, request, mode, &links);
-        let seen = seen.await?;
+        let reads = (&links, &ahead);
+        let seen = Box::pin(self.observe_request(name, request, mode, reads));
+        let seen = ahead.beside(seen).await?;
         if needs_no_check(&seen) {
             links.has_sought_all();
         }
@@ -241,7 +258,7 @@ impl Observer {
         name: &Name,
         request: AccessRequest,
         mode: ReadMode,
-        links: &Arc<LinksRead>,
+        (links, ahead): (&Arc<LinksRead>, &Arc<ListsAhead>),
     ) -> Result<Observed, ObserveError> {
         let ReadMode { via, freshness, .. } = mode;
         // What may be in force is decided on everything.
@@ -275,6 +292,7 @@ impl Observer {
             pod,
             connector: None,
             policies: Vec::new(),
+            check_reads: CheckReads::InTime,
             near: Vec::new(),
             frozen: Vec::new(),
             request,
@@ -305,6 +323,7 @@ impl Observer {
             None => self.policies(&seen.request, via, only_for_grants).await?,
         };
         let look = Look::begin((via, mode.has_turn), Arc::clone(links));
+        let look = look.with_lists(Arc::clone(ahead));
         let Some(whole) = whole.map(WholePod::from) else {
             seen.frozen = self.frozen(&seen, &policies, None, &look).await?;
             return Ok(seen);
@@ -336,11 +355,12 @@ impl Observer {
             let uid = it.policy.metadata.uid.as_ref();
             !uid.is_some_and(|uid| settled.contains(uid))
         });
-        seen.policies = self.judged(name, &seen.request, open, &whole, &look).await;
+        (seen.policies, seen.check_reads) =
+            self.judged(name, &seen.request, open, &whole, &look).await;
         Ok(seen)
     }
 
-    /// The policies that are not granted yet, judged one after the other.
+    /// The policies that are not granted yet, judged one after the other, and whether a read took too long.
     async fn judged(
         &self,
         name: &Name,
@@ -348,8 +368,8 @@ impl Observer {
         open: Vec<Arc<CompiledPolicy>>,
         pod: &WholePod,
         look: &Look,
-    ) -> Vec<PolicySeen> {
-        let mut found = Vec::new();
+    ) -> (Vec<PolicySeen>, CheckReads) {
+        let (mut found, mut reads) = (Vec::new(), CheckReads::InTime);
         let room = ListRoom::shared_by(open.len());
         for compiled in open {
             let policy = &compiled.policy;
@@ -357,8 +377,12 @@ impl Observer {
             // Remembered answers never suspend this task, and other tasks wait for this thread.
             yield_now().await;
             let judged = self.judge(request, &compiled, pod, look, room);
-            let judged = judged.await;
-            let judged = judged.unwrap_or_else(|error| unanswered(name, &error));
+            let judged = judged.await.unwrap_or_else(|error| {
+                if error.is_late() {
+                    reads = CheckReads::Late;
+                }
+                unanswered(name, &error)
+            });
             let granted = policy.spec.check_granted_permission.as_ref();
             found.push(PolicySeen {
                 name: policy.metadata.name.clone().unwrap_or_default(),
@@ -370,7 +394,7 @@ impl Observer {
                 judged,
             });
         }
-        found
+        (found, reads)
     }
 
     /// The reads that a decision about a waiting request needs, while the first ones run.
@@ -427,6 +451,13 @@ impl Observer {
             yield_now().await;
             let policy = policies.iter().find(|it| it.uid == uid);
             let exists = policy.is_some();
+            // A grant that is written again is judged again, live.
+            let compiled = policy.and_then(|it| it.policy.as_ref());
+            if let (Via::Caches, Some(matched), Some(compiled)) = (look.via, matched, compiled)
+                && !is_written(seen, entry)
+            {
+                self.seek(compiled, matched.pod, look);
+            }
             let held = match matched {
                 Some(matched) if exists => self.held(&seen.request, entry, matched.pod, look).await,
                 Some(_) | None => EvidenceState::Unknown,

@@ -25,7 +25,7 @@ use connectors_api::{
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::rbac::v1::Role;
 
-pub use settle::{NotOurs, finished, granted, not_written, unreadable};
+pub use settle::{NotOurs, finished, granted, not_written, too_slow, unreadable};
 pub use tell::Told;
 
 use crate::grant::{self, Grant};

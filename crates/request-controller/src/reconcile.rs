@@ -64,6 +64,18 @@ pub enum ReconcileError {
     Panicked,
 }
 
+impl ReconcileError {
+    /// Whether the API server took too long for the reads, or what was read was too old at the end.
+    fn is_late(&self) -> bool {
+        match self {
+            Self::TooSlow | Self::Apply(ApplyError::Stale) => true,
+            Self::Observe(error) => error.is_late(),
+            Self::Call(error) => error.is_late(),
+            Self::Apply(_) | Self::Panicked => false,
+        }
+    }
+}
+
 impl LookError for ReconcileError {
     fn word(&self) -> &'static str {
         let cause = match self {
@@ -200,6 +212,19 @@ impl Reconciler {
         if !plan.look_live {
             return self.carry_out(name, &seen, plan, since).await;
         }
+        let decided = self.decide_live(name, since).await;
+        if decided.as_ref().is_err_and(ReconcileError::is_late) {
+            self.applier.tell_too_slow(&seen.request).await;
+        }
+        decided
+    }
+
+    /// Decides on reads from the API server.
+    async fn decide_live(
+        &self,
+        name: &Name,
+        since: Instant,
+    ) -> Result<Option<(Duration, Urgency)>, ReconcileError> {
         let mut look = LiveLook::First;
         for _ in 0..LOOKS {
             let Some(seen) = self.observer.live(name, look).await? else {

@@ -73,12 +73,23 @@ pub struct Observed {
     pub standing: StandingSeen,
     /// The policies that apply now, with the results of their checks.
     pub policies: Vec<PolicySeen>,
+    /// Whether the check objects were read in time.
+    pub check_reads: CheckReads,
     /// Policies that nearly apply; empty for a pod of another namespace.
     pub near: Vec<NearMiss>,
     /// The policies that have granted before.
     pub frozen: Vec<FrozenSeen>,
     /// The Roles and RoleBindings with this request's UID, or with a name derived from it.
     pub grants: Vec<Managed>,
+}
+
+/// Whether the API server answered the reads of check objects in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckReads {
+    /// None took too long.
+    InTime,
+    /// One had no answer in time. Its policy is not judged.
+    Late,
 }
 
 /// The pod that a request names.

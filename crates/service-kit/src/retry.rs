@@ -97,6 +97,12 @@ impl CallError {
         }
     }
 
+    /// Whether there was no answer in time.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        matches!(self, Self::NoAnswer { .. })
+    }
+
     /// Its HTTP status.
     #[must_use]
     pub fn status(&self) -> Option<u16> {

@@ -16,8 +16,8 @@ use request_controller::{
     grant,
     plan::{self, Action, Plan, Terms},
     seen::{
-        ConnectorSeen, EvidenceState, Freshness, FrozenSeen, GrantKind, Managed, OLDEST, Observed,
-        PodFacts, PodSeen, PolicyJudgement, PolicySeen, StandingSeen, TupleSeen,
+        CheckReads, ConnectorSeen, EvidenceState, Freshness, FrozenSeen, GrantKind, Managed,
+        OLDEST, Observed, PodFacts, PodSeen, PolicyJudgement, PolicySeen, StandingSeen, TupleSeen,
     },
     selection::{self, CheckCandidates},
     snapshot,
@@ -139,6 +139,7 @@ impl Tables {
             },
             over_limit: false,
             standing: StandingSeen::Unknown,
+            check_reads: CheckReads::InTime,
             near: vec![],
             policies: vec![],
             frozen: vec![],

@@ -264,6 +264,10 @@ fn waits(observed: &Observed, access: &AccessRead, shown: &AccessShown) -> Vec<N
             let effect = "the checks pass, and the grant could not be written; it is tried again";
             return vec![log(observed, effect)];
         }
+        Some(Ready::ReadTooSlow) => {
+            let effect = "a decision is due, and the API server answers its reads too late; the log names them";
+            return vec![log(observed, effect)];
+        }
         Some(_) | None => {}
     }
     if access.labels == Presence::Absent {

@@ -39,7 +39,7 @@ pub struct Live {
 }
 
 /// The limit of bytes in all objects that one check finds.
-const MOST_LISTED: usize = 4 * 1024 * 1024;
+pub const MOST_LISTED: usize = 4 * 1024 * 1024;
 /// Objects per page of such a list. A tenant's object may have 1.5 MB, and few objects have the labels of one run.
 const PAGE: u32 = 8;
 /// Policies per page: at most 2 MiB of text.
@@ -58,8 +58,8 @@ pub enum NotListed {
     #[error("{0} cannot be read")]
     Unreadable(String),
     /// The objects exceed the limit.
-    #[error("there are more than {MOST_LISTED} bytes of them")]
-    TooMuch,
+    #[error("there are more than {0} bytes of them")]
+    TooMuch(usize),
     /// The call failed.
     #[error(transparent)]
     Call(CallError),
@@ -217,12 +217,13 @@ impl Live {
         Ok(found.map(|it| it.object.map(of_kind).map_err(Box::new)))
     }
 
-    /// Objects for a check, selected by their labels.
+    /// Objects for a check, selected by their labels, up to so many bytes.
     pub async fn check_objects(
         &self,
         kind: &ApiResource,
         namespace: &str,
         labels: &str,
+        most: usize,
     ) -> Result<Vec<CheckObject>, NotListed> {
         let api: Api<Guarded<CheckObject, AsText>> =
             Api::namespaced_with(self.client.clone(), namespace, kind);
@@ -237,8 +238,8 @@ impl Live {
                 })?;
                 let object = object.of_kind(kind);
                 weight += object.weight();
-                if weight > MOST_LISTED {
-                    return Err(NotListed::TooMuch);
+                if weight > most {
+                    return Err(NotListed::TooMuch(most));
                 }
                 found.push(object);
             }
@@ -379,7 +380,10 @@ mod tests {
             let page = usize::try_from(page).unwrap();
             for count in [0, 1, page, page + 1, 2 * page, 3 * page + 1] {
                 let live = serving((0..count).map(|it| item(it, 0)).collect());
-                let found = live.check_objects(&kind, "apps", "a=b").await.unwrap();
+                let found = live
+                    .check_objects(&kind, "apps", "a=b", MOST_LISTED)
+                    .await
+                    .unwrap();
                 assert_eq!(found.len(), count, "check objects");
                 let found = live.policies("tools", |it| Some(it.is_ok())).await;
                 assert_eq!(found.unwrap().len(), count, "policies");
@@ -405,10 +409,14 @@ mod tests {
                 .map(|it| item(it, MOST_LISTED / count - empty))
                 .collect();
             items[0] = item(10, MOST_LISTED / count - empty + more);
-            let found = serving(items).check_objects(&kind, "apps", "a=b").await;
+            let live = serving(items);
+            let found = live.check_objects(&kind, "apps", "a=b", MOST_LISTED).await;
             match found {
                 Ok(found) => assert_eq!((found.len(), more), (count, 0)),
-                Err(error) => assert!(matches!(error, NotListed::TooMuch) && more == 1, "{error}"),
+                Err(error) => assert!(
+                    matches!(error, NotListed::TooMuch(_)) && more == 1,
+                    "{error}"
+                ),
             }
         }
     }

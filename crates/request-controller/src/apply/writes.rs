@@ -170,7 +170,8 @@ impl Writes {
         let api: Api<K> = self.api(&name);
         self.may_write("create", &K::plural(&()))?;
         let policy = RetryPolicy {
-            attempt: left.min(self.policy.attempt),
+            attempt: left,
+            total: left,
             ..self.policy
         };
         let call = format!("create {} {name}", K::kind(&()).to_lowercase());

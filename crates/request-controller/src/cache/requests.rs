@@ -258,13 +258,17 @@ impl RequestCache {
         Some(pod_of(self.readable(name)?).namespace)
     }
 
-    /// The namespace of the pod of a request that is open and has no grant: objects there may grant it.
+    /// The namespace of the pod of a request that is open and was not granted yet: objects there may grant it.
     #[must_use]
     pub(super) fn waits_in(&self, name: &Name) -> Option<&str> {
         let cached = self.all.get(name)?;
         let request = cached.request.as_ref().ok()?;
         let pods = &request.spec.context.object_ref.namespace;
-        (is_open(cached) && !may_hold(cached)).then_some(pods)
+        let was_granted = request
+            .status
+            .as_ref()
+            .is_some_and(|it| it.granted_at.is_some());
+        (is_open(cached) && !was_granted).then_some(pods)
     }
 
     /// The service account that a request is for.

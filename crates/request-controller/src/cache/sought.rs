@@ -68,6 +68,15 @@ impl Sought {
         }
     }
 
+    /// The selections of the last reconciliation of a request, and the namespace of their objects. None if they are not known.
+    #[must_use]
+    pub fn of(&self, request: &Name) -> Option<(&str, impl Iterator<Item = &SoughtObjects>)> {
+        let waiting = self.waiting.get(request)?;
+        let selections = waiting.selections.as_ref()?;
+        let sought = selections.iter().map(|(sought, _)| sought);
+        Some((&waiting.namespace, sought))
+    }
+
     /// A reconciliation has looked for these objects. Without a limit on them, one tenant's selectors would fill the memory.
     pub fn learn(&mut self, request: &Name, selections: Vec<SoughtObjects>) {
         let bytes = selections

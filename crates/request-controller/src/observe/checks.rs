@@ -39,7 +39,7 @@ use crate::{
     evidence::{self, ListRoom},
     grant,
     seen::{EvidenceState, PolicyJudgement},
-    selection::{self, CheckTrouble, FoundCandidates},
+    selection::{self, CheckTrouble, FoundCandidates, WantedObjects},
     snapshot,
     verdict::{self, EvidenceLook, FollowedRef},
 };
@@ -67,13 +67,7 @@ impl Observer {
     ) -> Result<PolicyJudgement, ObserveError> {
         let policy = &compiled.policy;
         let shared = self.world.read().shared();
-        let wanted = selection::wanted(compiled, &pod.value, &shared);
-        for wanted in &wanted {
-            if let Ok(selection) = &wanted.selection {
-                let selection = (wanted.kind.clone(), selection.labels.clone());
-                look.links.seek(selection);
-            }
-        }
+        let wanted = self.seek(compiled, pod, look);
         let mut found = Vec::new();
         let namespace = &request.spec.context.object_ref.namespace;
         // Held until the answer has arrived, because large lists stay in memory for that time.
@@ -121,6 +115,24 @@ impl Observer {
         Ok(said
             .answer()
             .map_or(PolicyJudgement::Unanswered, |said| answered(Some(said))))
+    }
+
+    /// The objects that the checks of a policy select. The request is woken by them.
+    pub(super) fn seek(
+        &self,
+        compiled: &CompiledPolicy,
+        pod: &WholePod,
+        look: &Look,
+    ) -> Vec<WantedObjects> {
+        let shared = self.world.read().shared();
+        let wanted = selection::wanted(compiled, &pod.value, &shared);
+        for wanted in &wanted {
+            if let Ok(selection) = &wanted.selection {
+                let selection = (wanted.kind.clone(), selection.labels.clone());
+                look.links.seek(selection);
+            }
+        }
+        wanted
     }
 
     /// Collects the objects that the proofs of a policy's checks need.

@@ -15,9 +15,10 @@ use super::{
     ObserveError, Via,
     links::{LinksRead, NamedObject},
     list_turns::{ListTurn, ListTurns, Pause},
+    lists_ahead::ListsAhead,
 };
 use crate::{
-    api::{Live, Name, NotListed},
+    api::{Live, MOST_LISTED, Name, NotListed},
     cache::{KindObject, KindState, World},
     check_kinds,
     check_object::{self, CheckObject},
@@ -44,6 +45,8 @@ pub(super) struct Look {
     pub(super) until: Instant,
     /// The objects between the pod and its approvals.
     pub(super) links: Arc<LinksRead>,
+    /// The lists that have begun before.
+    ahead: Arc<ListsAhead>,
     lists: AtomicUsize,
     has_rested: AtomicBool,
 }
@@ -55,9 +58,15 @@ impl Look {
             has_turn,
             until: Instant::now() + LOOK,
             links,
+            ahead: Arc::default(),
             lists: AtomicUsize::new(0),
             has_rested: AtomicBool::new(false),
         }
+    }
+
+    /// The same with lists that have begun before.
+    pub(super) fn with_lists(self, ahead: Arc<ListsAhead>) -> Self {
+        Self { ahead, ..self }
     }
 
     /// A reconciliation waits for the rest once, before its first large list. A live observation follows a cached one
@@ -137,10 +146,14 @@ impl CheckObjects {
         if !look.may_list() {
             return Err(ObserveError::TooManyLists);
         }
+        let ahead = look.ahead.take(&wanted.kind, namespace, &selection.labels);
+        if let Some(listed) = ahead.await {
+            return Ok(Ok(selected(wanted, selection, listed)));
+        }
         let labels = selection.labels.to_string();
         let listed = self
             .live
-            .check_objects(&resource.resource, namespace, &labels);
+            .check_objects(&resource.resource, namespace, &labels, MOST_LISTED);
         Ok(match listed.await {
             Ok(objects) => {
                 let objects = objects.into_iter().map(Arc::new).collect();
@@ -151,7 +164,7 @@ impl CheckObjects {
                 &resource.resource.plural,
                 &resource.resource.group,
             )),
-            Err(error @ (NotListed::Unreadable(_) | NotListed::TooMuch)) => Err((
+            Err(error @ (NotListed::Unreadable(_) | NotListed::TooMuch(_))) => Err((
                 CheckTrouble::ObjectUnreadable,
                 format!("{} with {selection}: {error}", wanted.kind.kind),
             )),

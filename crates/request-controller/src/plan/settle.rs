@@ -146,6 +146,29 @@ pub fn not_written(
     (status != *old).then_some(status)
 }
 
+/// The status of a request whose decision rests on reads that take too long. None if it is unchanged.
+#[must_use]
+pub fn too_slow(request: &AccessRequest, now: Timestamp) -> Option<AccessRequestStatus> {
+    let old = request.status.as_ref()?;
+    // An error of a write says more, and is not overwritten in turn.
+    let is_granting = |it: &MatchedPolicy| {
+        let grant = it.grant.as_ref();
+        grant.is_some_and(|it| it.state == GrantState::Granting)
+    };
+    if old.phase != Some(Phase::Pending) || old.policies.iter().any(is_granting) {
+        return None;
+    }
+    let mut conditions = Conditions::after(&old.conditions, request.metadata.generation, now);
+    // The same words each time: others would be a write for each attempt.
+    conditions.is_false(Ready::ReadTooSlow, tell::TOO_SLOW);
+    conditions.keep_the_rest();
+    let status = AccessRequestStatus {
+        conditions: conditions.finish(),
+        ..old.clone()
+    };
+    (status != *old).then_some(status)
+}
+
 /// The status of an unreadable request.
 #[must_use]
 pub fn unreadable(problem: &str, now: Timestamp) -> AccessRequestStatus {

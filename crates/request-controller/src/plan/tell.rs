@@ -30,6 +30,7 @@ pub(super) const TERMINATING: &str = "the pod is being deleted; nothing new is g
 pub(super) const STANDING: &str =
     "the pod needs no request: its service account may use the connector at any time";
 pub(super) const UNMATCHED: &str = "it is not known which policies apply: the ConfigMap of the installation, or the labels of the service account or of its namespace, cannot be read";
+pub(super) const TOO_SLOW: &str = "a decision is due, and what it rests on takes longer than 5 seconds to read; it is tried again";
 pub(super) const WRITING: &str = "the checks pass; the permission is being written";
 
 told_words! {

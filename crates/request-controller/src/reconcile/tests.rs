@@ -9,6 +9,7 @@ mod gates;
 mod guards;
 mod lineage;
 mod records;
+mod slow_lists;
 mod standing;
 mod sweeps;
 mod waits;

@@ -25,6 +25,21 @@ pub(super) fn rows() -> Vec<Situation> {
         )
         .of(Ready::EvaluatorUnavailable),
         row(
+            "a decision is due, and its reads take too long",
+            |it| {
+                say(
+                    it,
+                    "Pending",
+                    "ReadTooSlow",
+                    "a decision is due, and the API server takes longer than 5 seconds",
+                )
+            },
+            "Waits",
+            "the API server takes longer than 5 seconds",
+            "logs deployment/request-controller",
+        )
+        .of(Ready::ReadTooSlow),
+        row(
             "the grant cannot be written",
             |it| say(it, "Pending", "GrantNotWritten", "roles: forbidden"),
             "Waits",

@@ -25,7 +25,7 @@ use crate::{
         policy::{self, Followed, Moment, PolicyProgress, Waiting},
         settle, tell,
     },
-    seen::{Observed, PodSeen},
+    seen::{CheckReads, Observed, PodSeen},
 };
 use service_kit::clock::Now;
 
@@ -290,7 +290,7 @@ impl Draft<'_> {
             let waits = |it: &&Followed| it.standing == PolicyProgress::Waiting(wanted);
             followed.iter().find(waits)
         };
-        let message = tell::awaited(followed);
+        let mut message = tell::awaited(followed);
         let ready = if first(Leave).or(first(Look)).is_some() {
             self.conditions
                 .is_true(AccessCheckReady::AccessCheckPassed, "");
@@ -305,7 +305,13 @@ impl Draft<'_> {
             Ready::ChecksFailed
         } else {
             self.conditions.keep(Is::AccessCheckReady);
-            Ready::EvaluatorUnavailable
+            match self.seen.check_reads {
+                CheckReads::InTime => Ready::EvaluatorUnavailable,
+                CheckReads::Late => {
+                    tell::TOO_SLOW.clone_into(&mut message);
+                    Ready::ReadTooSlow
+                }
+            }
         };
         let barred = self.barred(terminating);
         let at_pod = match barred {

@@ -13,6 +13,7 @@ use crate::grant::Grant;
 use crate::plan::{
     Action, NotOurs, conditions, granted, not_written,
     tell::{EventObject, Told},
+    too_slow,
 };
 use crate::seen::{EvidenceState, GrantKind, PolicyJudgement};
 
@@ -372,6 +373,23 @@ fn the_connector_is_the_one_that_was_found_first() {
     assert!(
         line(&plan.status.unwrap()).ends_with("connector:F:NotFound ready:F:ConnectorNotFound")
     );
+}
+
+#[test]
+fn reads_that_take_too_long_are_shown_to_a_request_that_waits_and_to_no_other() {
+    let scene = Scene::new().policy("p", Passed);
+    let mut late = scene.clone();
+    late.seen.request.status = Some(Scene::new().planned());
+    let status = too_slow(&late.seen.request, scene.now.wall).unwrap();
+    assert!(line(&status).ends_with("ready:F:ReadTooSlow"));
+    late.seen.request.status = Some(status);
+    // Said once.
+    assert_eq!(too_slow(&late.seen.request, scene.now.wall), None);
+    // The conditions of what has ended stay, and a first status has more to say.
+    let granted = scene.carried_out();
+    assert_eq!(too_slow(&granted.seen.request, scene.now.wall), None);
+    late.seen.request.status = None;
+    assert_eq!(too_slow(&late.seen.request, scene.now.wall), None);
 }
 
 #[test]

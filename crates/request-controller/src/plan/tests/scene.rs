@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use crate::grant;
 use crate::plan::{Action, Plan, Terms, conditions, finished, granted, plan};
 use crate::seen::{
-    CheckSeen, ConnectorSeen, EvidenceState, Freshness, FrozenSeen, GrantKind, LeftOut, Managed,
-    ManagedObject, ObjectSeen, Observed, PodFacts, PodSeen, PolicyAnswer, PolicyJudgement,
+    CheckReads, CheckSeen, ConnectorSeen, EvidenceState, Freshness, FrozenSeen, GrantKind, LeftOut,
+    Managed, ManagedObject, ObjectSeen, Observed, PodFacts, PodSeen, PolicyAnswer, PolicyJudgement,
     PolicySeen, StandingSeen, TupleSeen,
 };
 use service_kit::clock::Now;
@@ -162,6 +162,7 @@ impl Scene {
                 over_limit: false,
                 standing: StandingSeen::Unknown,
                 policies: vec![],
+                check_reads: CheckReads::InTime,
                 near: vec![],
                 frozen: vec![],
                 grants: vec![],
