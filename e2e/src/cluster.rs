@@ -19,7 +19,11 @@ pub(crate) mod tools;
 mod up;
 mod work;
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs::{self, File},
+    io,
+    path::PathBuf,
+};
 
 pub use components::{Component, UnknownComponent};
 pub use control::{ComponentState, ControlError, State};
@@ -152,6 +156,18 @@ impl Cluster {
     #[must_use]
     pub fn kubelet_dir(&self) -> PathBuf {
         self.layout.path("kubelet")
+    }
+
+    /// The cluster's network, for a thread that enters it.
+    pub fn network(&self) -> io::Result<File> {
+        let inside = control::supervisor_pid(&self.layout)?;
+        File::open(format!("/proc/{}/ns/net", inside.as_raw_nonzero()))
+    }
+
+    /// A certificate or key of the cluster by its file name, as `etcd.crt`.
+    #[must_use]
+    pub fn pki(&self, file: &str) -> PathBuf {
+        PathBuf::from(self.layout.pki(file))
     }
 
     /// The authority that signs the certificate which the API server shows to our webhook.

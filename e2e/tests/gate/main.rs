@@ -32,6 +32,7 @@ mod restarts;
 mod reviews;
 mod roles;
 mod scheduling;
+mod slow_etcd;
 mod standing;
 mod support;
 mod switch;

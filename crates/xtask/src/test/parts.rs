@@ -187,7 +187,7 @@ impl Part {
             Self::Mutants => [15.0, 25.0],
             Self::Fuzz => [20.0, 25.0],
             Self::Api => [4.5, 17.0],
-            Self::Gate => [9.0, 10.0],
+            Self::Gate => [11.0, 12.0],
             Self::Hostile => [1.5, 1.5],
             Self::Evaluation => [2.5, 3.5],
             Self::E2e => [2.8, 3.0],

@@ -5,8 +5,8 @@ use std::time::Duration;
 use e2e::{
     ApiClient, ApiError,
     api::kinds::{
-        CONFIG_MAP, DAEMON_SET, DEPLOYMENT, LEASE, MUTATING_WEBHOOKS, POD, ResourceKind,
-        VALIDATING_WEBHOOKS,
+        CLUSTER_ROLE, CONFIG_MAP, DAEMON_SET, DEPLOYMENT, LEASE, MUTATING_WEBHOOKS, POD,
+        ResourceKind, VALIDATING_WEBHOOKS,
     },
     checker,
     install::{self, InstallError, NAMESPACE, RELEASE},
@@ -53,6 +53,11 @@ enum Back {
     },
     /// The lifetime of proxy tokens that the chart has by itself.
     TokenLifetime,
+    /// The rules of a `ClusterRole` of the cluster.
+    Rules {
+        role: String,
+        rules: Value,
+    },
 }
 
 impl Drop for Undo<'_> {
@@ -103,6 +108,10 @@ impl<'a> Installation<'a> {
                 }
                 Ok(())
             }
+            Back::Rules { role, rules } => {
+                let fields = json!({"rules": rules});
+                self.api().patch(CLUSTER_ROLE, role, &fields).map(drop)
+            }
         }
     }
 
@@ -136,6 +145,20 @@ impl<'a> Installation<'a> {
             key: ON_ENABLE,
             value: "Keep",
         }])
+    }
+
+    /// Lets the request-controller bind Roles until the answer is dropped, as `requestController.bindRoles` does.
+    pub(crate) fn bind_roles(&self) -> Undo<'a> {
+        let role = format!("connectors-{CONTROLLER}");
+        let before = self.object(CLUSTER_ROLE, &role)["rules"].take();
+        let mut rules = before.as_array().unwrap().clone();
+        rules.push(json!({
+            "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["bind"],
+        }));
+        let fields = json!({"rules": rules});
+        self.api().patch(CLUSTER_ROLE, &role, &fields).unwrap();
+        let rules = before;
+        self.until_dropped(vec![Back::Rules { role, rules }])
     }
 
     /// Has new pods wait with the scheduling gate until the answer is dropped, and waits until every process has seen it.
