@@ -332,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Whoever has it already needs no copy, and a module that needs the engine has none.
+    /// A service that has it already needs no copy, and a module that needs the engine has none.
     #[test]
     fn the_program_of_a_module_comes_with_an_answer_when_it_is_wanted() {
         let mut worker = worker();

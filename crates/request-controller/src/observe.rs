@@ -456,7 +456,8 @@ impl Observer {
             if let (Via::Caches, Some(matched), Some(compiled)) = (look.via, matched, compiled)
                 && !is_written(seen, entry)
             {
-                self.seek(compiled, matched.pod, look);
+                let shared = self.world.read().shared();
+                checks::seek(compiled, matched.pod, &shared, look);
             }
             let held = match matched {
                 Some(matched) if exists => self.held(&seen.request, entry, matched.pod, look).await,

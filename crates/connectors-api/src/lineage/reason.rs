@@ -99,7 +99,7 @@ words! {
 }
 
 impl LineageReason {
-    /// The way to an approval that counts, for people who ask what to do next.
+    /// The way to an approval that counts: the next step that users are told.
     #[must_use]
     pub const fn way_out(self) -> &'static str {
         match self {

@@ -14,7 +14,7 @@ use connectors_api::{
     judge::proof_needed,
     lineage::Lineage,
     reason::AccessCheckReady,
-    shared_fields::FieldPath,
+    shared_fields::{FieldPath, SharedFields},
 };
 use evaluation_api::LONGEST_MESSAGE;
 use evaluation_api::access::wire_time;
@@ -67,7 +67,7 @@ impl Observer {
     ) -> Result<PolicyJudgement, ObserveError> {
         let policy = &compiled.policy;
         let shared = self.world.read().shared();
-        let wanted = self.seek(compiled, pod, look);
+        let wanted = seek(compiled, pod, &shared, look);
         let mut found = Vec::new();
         let namespace = &request.spec.context.object_ref.namespace;
         // Held until the answer has arrived, because large lists stay in memory for that time.
@@ -115,24 +115,6 @@ impl Observer {
         Ok(said
             .answer()
             .map_or(PolicyJudgement::Unanswered, |said| answered(Some(said))))
-    }
-
-    /// The objects that the checks of a policy select. The request is woken by them.
-    pub(super) fn seek(
-        &self,
-        compiled: &CompiledPolicy,
-        pod: &WholePod,
-        look: &Look,
-    ) -> Vec<WantedObjects> {
-        let shared = self.world.read().shared();
-        let wanted = selection::wanted(compiled, &pod.value, &shared);
-        for wanted in &wanted {
-            if let Ok(selection) = &wanted.selection {
-                let selection = (wanted.kind.clone(), selection.labels.clone());
-                look.links.seek(selection);
-            }
-        }
-        wanted
     }
 
     /// Collects the objects that the proofs of a policy's checks need.
@@ -527,6 +509,23 @@ fn kind_of(object: &ObservedObject) -> ObjectKind {
         api_version: object.api_version.clone(),
         kind: object.kind.clone(),
     }
+}
+
+/// The objects that the checks of a policy select. The request is woken by them.
+pub(super) fn seek(
+    compiled: &CompiledPolicy,
+    pod: &WholePod,
+    shared: &SharedFields,
+    look: &Look,
+) -> Vec<WantedObjects> {
+    let wanted = selection::wanted(compiled, &pod.value, shared);
+    for wanted in &wanted {
+        if let Ok(selection) = &wanted.selection {
+            let selection = (wanted.kind.clone(), selection.labels.clone());
+            look.links.seek(selection);
+        }
+    }
+    wanted
 }
 
 fn texts(shared: &[FieldPath]) -> Vec<String> {

@@ -29,13 +29,7 @@ pub(super) fn reads_by(controller: &mut Reconciler, cluster: &Cluster, client: C
         total: 60 * second,
         pauses: Backoff::new(second, second),
     };
-    controller.observer = Observer::new(
-        Arc::clone(&controller.world),
-        Live::new(client, once),
-        cluster.evaluator(),
-        Arc::clone(&controller.clock),
-        2,
-    );
+    cluster.reads_by(controller, client, once);
 }
 
 fn request(cluster: &Cluster) -> AccessRequest {

@@ -138,12 +138,7 @@ pub fn not_written(
     let mut conditions = Conditions::after(&old.conditions, request.metadata.generation, now);
     conditions.is_false(AccessPermissionSync::AccessPermissionSyncFailed, problem);
     conditions.is_false(Ready::GrantNotWritten, problem);
-    conditions.keep_the_rest();
-    let status = AccessRequestStatus {
-        conditions: conditions.finish(),
-        ..old.clone()
-    };
-    (status != *old).then_some(status)
+    told(old, conditions)
 }
 
 /// The status of a request whose decision rests on reads that take too long. None if it is unchanged.
@@ -161,6 +156,11 @@ pub fn too_slow(request: &AccessRequest, now: Timestamp) -> Option<AccessRequest
     let mut conditions = Conditions::after(&old.conditions, request.metadata.generation, now);
     // The same words each time: others would be a write for each attempt.
     conditions.is_false(Ready::ReadTooSlow, tell::TOO_SLOW);
+    told(old, conditions)
+}
+
+/// The status with new words for some conditions. None if it is unchanged.
+fn told(old: &AccessRequestStatus, mut conditions: Conditions) -> Option<AccessRequestStatus> {
     conditions.keep_the_rest();
     let status = AccessRequestStatus {
         conditions: conditions.finish(),

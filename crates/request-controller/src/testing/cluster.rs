@@ -459,6 +459,22 @@ impl Cluster {
         reconciler
     }
 
+    /// Has a controller read by this client.
+    pub(crate) fn reads_by(
+        &self,
+        controller: &mut Reconciler,
+        client: kube::Client,
+        policy: RetryPolicy,
+    ) {
+        controller.observer = Observer::new(
+            Arc::clone(&controller.world),
+            Live::new(client, policy),
+            self.evaluator(),
+            Arc::clone(&controller.clock),
+            self.most_waiting,
+        );
+    }
+
     /// Brings the caches of a controller up to date.
     pub(crate) fn fill(&self, controller: &Reconciler) {
         let enabled = [("enable-connectors-approval".to_owned(), "true".to_owned())];

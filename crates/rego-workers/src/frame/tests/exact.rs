@@ -259,7 +259,7 @@ fn a_pipe_that_ends_within_a_frame_has_an_error_and_before_one_an_end() {
     }
 }
 
-/// Neither a program beyond its bounds nor one of another form is read, so that nobody could run it.
+/// Neither a program beyond its bounds nor one of another form is read, so that none can run.
 #[test]
 fn a_reply_with_an_odd_program_is_none() {
     let with = |rules: serde_json::Value, more: &str| {

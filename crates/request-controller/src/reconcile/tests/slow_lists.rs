@@ -14,9 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{guards::ONCE, look};
 use crate::{
-    api::Live,
     apply::{Applier, Writes},
-    observe::Observer,
     reconcile::Reconciler,
     seen::OLDEST,
     testing::Cluster,
@@ -80,16 +78,6 @@ fn slow_beside(
     (Client::new(service, "default"), lists)
 }
 
-fn reads_by(controller: &mut Reconciler, cluster: &Cluster, client: Client, policy: RetryPolicy) {
-    controller.observer = Observer::new(
-        Arc::clone(&controller.world),
-        Live::new(client, policy),
-        cluster.evaluator(),
-        Arc::clone(&controller.clock),
-        2,
-    );
-}
-
 const PATIENT: RetryPolicy = RetryPolicy {
     attempt: Duration::from_secs(4),
     total: Duration::from_secs(4),
@@ -136,7 +124,7 @@ async fn a_grant_comes_through_when_each_list_takes_three_seconds() {
     add_policies(&cluster, of_another_connector);
     let mut controller = cluster.controller();
     let (client, lists) = slow(&cluster, is_slow, LIST);
-    reads_by(&mut controller, &cluster, client, PATIENT);
+    cluster.reads_by(&mut controller, client, PATIENT);
     let begun = Instant::now();
     look(&controller).await.unwrap();
     assert_eq!(cluster.phase(), "Granted");
@@ -169,7 +157,7 @@ async fn a_list_that_began_ahead_and_failed_is_made_again() {
         }
     });
     let client = Client::new(service, "default");
-    reads_by(&mut controller, &cluster, client, PATIENT);
+    cluster.reads_by(&mut controller, client, PATIENT);
     look(&controller).await.unwrap();
     assert_eq!(
         (cluster.phase().as_str(), *lists.lock().unwrap()),
@@ -188,7 +176,7 @@ async fn lists_of_many_bytes_come_one_after_the_other() {
         });
         let mut controller = cluster.controller();
         let (client, lists) = slow(&cluster, is_slow, Duration::from_secs(1));
-        reads_by(&mut controller, &cluster, client, PATIENT);
+        cluster.reads_by(&mut controller, client, PATIENT);
         look(&controller).await.unwrap();
         assert_eq!(cluster.phase(), "Granted");
         let lists = lists.lock().unwrap();
@@ -215,7 +203,7 @@ async fn lists_of_large_objects_come_one_after_the_other() {
     cluster.server.put("configmaps", large);
     let mut controller = cluster.controller();
     let (client, lists) = slow(&cluster, is_slow, Duration::from_secs(1));
-    reads_by(&mut controller, &cluster, client, PATIENT);
+    cluster.reads_by(&mut controller, client, PATIENT);
     look(&controller).await.unwrap();
     assert_eq!(cluster.phase(), "Granted");
     let lists = lists.lock().unwrap();
@@ -228,7 +216,7 @@ async fn a_request_that_is_decided_by_itself_waits_for_no_list() {
     let cluster = Cluster::new();
     let mut controller = cluster.controller();
     let (client, lists) = slow_beside(&cluster, is_slow, LIST, Duration::from_millis(500));
-    reads_by(&mut controller, &cluster, client, PATIENT);
+    cluster.reads_by(&mut controller, client, PATIENT);
     look(&controller).await.unwrap();
     cluster.approval("approved");
     cluster.fill(&controller);
@@ -252,7 +240,7 @@ async fn reads_that_take_too_long_for_a_decision_are_told_in_the_status_once() {
         cluster.approval("approved");
         let mut controller = cluster.controller();
         let (client, _) = slow(&cluster, is_slow, 2 * LIST);
-        reads_by(&mut controller, &cluster, client, PATIENT);
+        cluster.reads_by(&mut controller, client, PATIENT);
         let ready = || {
             let status = cluster.status();
             let mut conditions = status["conditions"].as_array().unwrap().iter();
@@ -294,7 +282,7 @@ async fn a_grant_whose_first_attempt_failed_comes_through_as_well() {
     cluster.server.accept();
     cluster.fill(&controller);
     let (client, lists) = slow(&cluster, is_slow, LIST);
-    reads_by(&mut controller, &cluster, client, PATIENT);
+    cluster.reads_by(&mut controller, client, PATIENT);
     let begun = Instant::now();
     look(&controller).await.unwrap();
     assert_eq!(cluster.phase(), "Granted");
