@@ -122,6 +122,8 @@ pub fn start(
     let leader_metrics = LeaderMetrics::register(&of_leader)?;
     let world = Arc::new(World::default());
     let live = Live::new(client.clone(), CALLS);
+    let (events, sender) = Events::new(client.clone(), &identity);
+    tasks.spawn_infallible("events", sender.run(tasks.stop()));
     let writes = Writes::new(client.clone(), CALLS, Arc::clone(&leads), metrics.clone());
     let reconciler = Arc::new(Reconciler {
         observer: Observer::new(
@@ -135,7 +137,7 @@ pub fn start(
         world: Arc::clone(&world),
         queue: Arc::new(queue(Arc::clone(&world))),
         live,
-        events: Events::new(client.clone(), &identity),
+        events,
         metrics,
         gauges: RequestGauges::register(&of_leader)?,
         clock,

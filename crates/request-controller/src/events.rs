@@ -1,10 +1,12 @@
 //! Events on requests, pods and policies. A lost event changes no decision.
 
 use connectors_api::{AccessRequest, names, reason::Ready};
-use futures::future::join_all;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource};
-use service_kit::events::{News, Publisher};
+use service_kit::events::{
+    News, Publisher,
+    queue::{EventQueue, EventSender, queue},
+};
 use tracing::info;
 
 use crate::{
@@ -17,18 +19,19 @@ const UNSAID: &str = "Decide";
 
 /// Publishes events.
 #[derive(Clone)]
-pub struct Events(Publisher);
+pub struct Events(EventQueue);
 
 impl Events {
-    /// Events of this controller.
+    /// Events of this controller, and the task that sends them.
     #[must_use]
-    pub fn new(client: Client, instance: &str) -> Self {
-        Self(Publisher::new(client, "request-controller", instance))
+    pub fn new(client: Client, instance: &str) -> (Self, EventSender) {
+        let (queue, sender) = queue(Publisher::new(client, "request-controller", instance));
+        (Self(queue), sender)
     }
 
-    /// Publishes events about a request, side by side.
+    /// Publishes events about a request.
     pub async fn tell(&self, request: &AccessRequest, events: Vec<Told>) {
-        let published = events.into_iter().map(|told| {
+        for told in events {
             let about = reference(request, &told.about);
             let action = told.why.map_or(UNSAID, Ready::as_str);
             info!(
@@ -43,9 +46,8 @@ impl Events {
                 action: action.to_owned(),
                 note: told.note,
             };
-            async move { self.0.publish(news, &about).await }
-        });
-        join_all(published).await;
+            self.0.publish(news, about).await;
+        }
     }
 
     /// Publishes an event about the scheduling gate of a pod.
@@ -61,7 +63,7 @@ impl Events {
             action: action.to_owned(),
             note: told.note(),
         };
-        self.0.publish(news, &about).await;
+        self.0.publish(news, about).await;
     }
 }
 

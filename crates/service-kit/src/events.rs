@@ -2,6 +2,8 @@
 //!
 //! Invariant: a repeated event with the same note is counted, and one with another note is a new event.
 
+pub mod queue;
+
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
@@ -135,7 +137,7 @@ mod tests {
     use crate::fake_api::{answer, body, client};
 
     /// A publisher, and the events that it sends: the method, the note, and the count.
-    fn publisher() -> (Publisher, UnboundedReceiver<(String, String, u64)>) {
+    pub(super) fn publisher() -> (Publisher, UnboundedReceiver<(String, String, u64)>) {
         let (sender, sent) = unbounded_channel();
         let client = client(move |request| {
             let sender = sender.clone();
@@ -152,7 +154,7 @@ mod tests {
         (Publisher::new(client, "door-keeper", "one"), sent)
     }
 
-    fn news(note: &str) -> News {
+    pub(super) fn news(note: &str) -> News {
         News {
             is_warning: false,
             reason: "Opened".to_owned(),
@@ -161,7 +163,7 @@ mod tests {
         }
     }
 
-    fn door() -> ObjectReference {
+    pub(super) fn door() -> ObjectReference {
         ObjectReference {
             namespace: Some("house".to_owned()),
             name: Some("door".to_owned()),

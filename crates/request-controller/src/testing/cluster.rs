@@ -445,7 +445,7 @@ impl Cluster {
             queue: Arc::new(crate::controller::queue(Arc::clone(&world))),
             world,
             live,
-            events: Events::new(client, "test"),
+            events: Events::new(client, "test").0,
             metrics,
             gauges: RequestGauges::register(&Registry::new()).unwrap(),
             clock,
