@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::field::field;
+
 /// Fields of the metadata that a policy of another namespace sees.
 const IDENTITY: [&str; 4] = ["name", "namespace", "uid", "labels"];
 
@@ -27,7 +29,7 @@ pub fn into(pod: Value, policy_namespace: &str) -> Value {
 }
 
 fn is_in(pod: &Value, namespace: &str) -> bool {
-    let own = pod.pointer("/metadata/namespace").and_then(Value::as_str);
+    let own = field(pod, &["metadata", "namespace"]).and_then(Value::as_str);
     own == Some(namespace)
 }
 

@@ -12,6 +12,7 @@ mod creator;
 mod input;
 mod link_sets;
 mod message;
+mod needed;
 mod object;
 mod policy;
 mod reason;
@@ -31,6 +32,7 @@ use serde_json::Value;
 pub use approvers::{ApproverAnswer, ListedApprover, listed as listed_approvers};
 pub use candidate::{ProofNeeded, not_shared, proof_needed, without_proof};
 pub use input::JudgeError;
+pub use needed::{NeededParts, needed_parts};
 pub use policy::GatedPolicy;
 pub use reason::{JudgeReason, ResultReason, RulesReason};
 pub use rules::{NoRules, RenderedRule};
@@ -171,6 +173,8 @@ pub struct Prepared {
     data: TemplateData,
     /// The policy and the pod are in different namespaces.
     is_foreign: bool,
+    /// Objects of a check have the same identity.
+    has_twins: bool,
     /// One for each check of the policy.
     checks: Vec<PreparedCheck>,
     stage: Stage,
@@ -236,12 +240,13 @@ pub fn prepare(question: PolicyQuestion<Arc<GatedPolicy>>) -> Result<Prepared, J
     let links = LinkSets::of(&policy.checks, lineage);
     // A proof takes the whole pod, of which the policy may see a part.
     let mut found: Vec<Vec<FoundForCheck>> = Vec::new();
+    let mut has_twins = false;
     let mut steps = MOST_STEPS_OF_ALL;
     for of in &policy.checks {
         let objects = candidates.remove(&of.check.name).unwrap_or_default();
         let mut objects: Vec<FoundForCheck> =
             objects.into_iter().map(FoundForCheck::read).collect();
-        objects.sort_by_cached_key(FoundForCheck::order);
+        has_twins |= object::sort(&mut objects);
         if let Some(lineage) = proof_needed(&of.check).lineage() {
             for object in &mut objects {
                 object.prove(lineage, &pod, links.get(lineage), stage, &mut steps);
@@ -273,6 +278,11 @@ pub fn prepare(question: PolicyQuestion<Arc<GatedPolicy>>) -> Result<Prepared, J
             let links = links.get(lineage);
             object::missing_beside(&mut objects, lineage, labels, links, &mut steps)
         });
+        if let Ok(selection) = &selection {
+            for object in &mut objects {
+                object.problem = selection.problem_with(check, object);
+            }
+        }
         PreparedCheck {
             selection,
             objects,
@@ -282,6 +292,7 @@ pub fn prepare(question: PolicyQuestion<Arc<GatedPolicy>>) -> Result<Prepared, J
     Ok(Prepared {
         checks: policy.checks.iter().zip(found).map(prepare).collect(),
         is_foreign,
+        has_twins,
         policy,
         data,
         stage,
@@ -299,12 +310,10 @@ impl PreparedCheck {
         of: &'a PolicyCheck,
         context: &'a Value,
     ) -> impl Iterator<Item = RegoJob<'a>> {
-        let selection = self.selection.as_ref().ok();
-        let asked = self.module(of).zip(selection).into_iter();
-        asked.flat_map(move |(module, selection)| {
-            let counts = |object: &&FoundForCheck| {
-                selection.problem_with(&of.check, object).is_none() && object.unproven().is_none()
-            };
+        let asked = self.module(of).into_iter();
+        asked.flat_map(move |module| {
+            let counts =
+                |object: &&FoundForCheck| object.problem.is_none() && object.unproven().is_none();
             let job = move |object: &'a FoundForCheck| RegoJob {
                 module,
                 input: object.seen.as_ref().unwrap_or(&object.value),
@@ -323,6 +332,12 @@ impl Prepared {
         checks.flat_map(|(check, of)| check.jobs(of, context))
     }
 
+    /// Whether two objects of a check have the same identity. Then all that they say decides their order.
+    #[must_use]
+    pub const fn has_twins(&self) -> bool {
+        self.has_twins
+    }
+
     /// The judgement, given the answers in the order of the questions. A missing answer is a failure.
     #[must_use]
     pub fn finish(
@@ -334,6 +349,7 @@ impl Prepared {
             policy,
             data,
             is_foreign,
+            has_twins: _,
             checks,
             stage,
         } = self;
@@ -371,9 +387,10 @@ fn judge(
             objects.iter().map(failed).collect()
         }
         Ok(selection) => {
-            let judge = |object| {
-                if let Some((reason, message)) = selection.problem_with(check, object) {
-                    return object::JudgedObject::failed(object, reason.into(), message);
+            let judge = |object: &FoundForCheck| {
+                if let Some((reason, message)) = &object.problem {
+                    let reason = ResultReason::Judge(*reason);
+                    return object::JudgedObject::failed(object, reason, message.clone());
                 }
                 if let Some(unproven) = object.unproven() {
                     return object.without_proof(check, selection, unproven);

@@ -41,6 +41,7 @@ pub mod labels;
 pub mod lineage;
 pub mod names;
 pub mod namespace_keys;
+pub mod needed_fields;
 pub mod object_ref;
 pub mod opaque;
 pub mod parse;
@@ -66,6 +67,7 @@ pub mod validate;
 pub mod wanted_objects;
 
 mod cel;
+mod field;
 mod optional;
 mod schema;
 #[cfg(test)]

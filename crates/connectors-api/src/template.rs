@@ -34,6 +34,9 @@ use path::Path;
 /// The maximum length of a template in any field.
 const LONGEST: usize = 1024;
 
+/// The name of the context object in all paths.
+const ROOT: &str = "object";
+
 /// The limit of steps in all templates of one policy: 32 checks with four labels each, rendered from labels
 /// of the pod.
 pub const MOST_STEPS_OF_POLICY: usize = 512;
@@ -78,16 +81,13 @@ impl TemplateData {
     /// Places the context object under the root of all paths.
     #[must_use]
     pub fn of(object: Value) -> Self {
-        Self(Value::Object(Map::from_iter([(
-            "object".to_owned(),
-            object,
-        )])))
+        Self(Value::Object(Map::from_iter([(ROOT.to_owned(), object)])))
     }
 
     /// The context object.
     #[must_use]
     pub fn object(&self) -> &Value {
-        self.0.get("object").unwrap_or(&Value::Null)
+        self.0.get(ROOT).unwrap_or(&Value::Null)
     }
 }
 
@@ -110,6 +110,11 @@ impl Template {
     pub fn steps(&self) -> usize {
         let paths = self.expressions().map(|it| it.path.weight());
         paths.sum()
+    }
+
+    /// The fields of the object that its paths begin with: each path reads nothing outside of them.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = impl Iterator<Item = &str>> {
+        self.expressions().map(|it| it.path.fields())
     }
 
     /// The fixed pieces of the text, in order.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::access_policy::Approvers;
 use crate::access_request::Approval;
 use crate::approver_record::is_unambiguous;
+use crate::field::field;
 use crate::names::LONGEST_USER;
 
 /// The input of an approver that means approval.
@@ -88,7 +89,7 @@ pub(super) fn of(object: &Value) -> Approvals {
     if !is_unambiguous(object) {
         return approvals;
     }
-    for approver in list(object.pointer("/spec/approvers")) {
+    for approver in list(field(object, &["spec", "approvers"])) {
         let Some(name) = name(approver) else {
             continue;
         };
@@ -147,7 +148,7 @@ pub enum ApproverAnswer {
 
 /// The approvers that an object lists, in its order. Entries without a name are left out.
 pub fn listed(object: &Value) -> impl Iterator<Item = ListedApprover> {
-    list(object.pointer("/spec/approvers")).filter_map(|entry| {
+    list(field(object, &["spec", "approvers"])).filter_map(|entry| {
         Some(ListedApprover {
             name: name(entry)?.to_owned(),
             is_group: entry.get("type").and_then(Value::as_str) == Some("Group"),

@@ -8,7 +8,7 @@ use crate::check_selector::SelectorTemplate;
 use crate::field_selector::FieldSelector;
 use crate::lineage::Lineage;
 use crate::shared_fields::FieldPath;
-use crate::template::{Budget, RenderedLabels, TemplateData};
+use crate::template::{Budget, RenderedLabels, Template, TemplateData};
 
 /// The parsed selector of a check, independent of the asking pod, or the error with which the check fails
 /// regardless of its objects.
@@ -35,7 +35,7 @@ pub(super) struct ByPolicy {
     fields: Option<FieldSelector>,
 }
 
-type SelectionProblem = (JudgeReason, String);
+pub(super) type SelectionProblem = (JudgeReason, String);
 
 fn failed(error: &dyn std::fmt::Display) -> SelectionProblem {
     let message = format!("selector.labels: {error}");
@@ -48,6 +48,12 @@ impl CheckSelectors {
             refused: refused(check).err(),
             by_policy,
         }
+    }
+
+    /// The templates that are rendered from the pod.
+    pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
+        let labels = self.by_policy.labels.iter();
+        labels.flat_map(|it| it.iter().map(|(_, template)| template))
     }
 }
 
@@ -170,7 +176,7 @@ impl CheckSelection {
             "is of another kind than the check selects"
         } else if identity.namespace != *namespace {
             "is not in the pod's namespace"
-        } else if !labels.matches(&object.labels()) {
+        } else if !labels.match_found(|key| object.label(key)) {
             "does not have the labels that the check selects"
         } else if fields
             .as_ref()

@@ -3,6 +3,8 @@
 //! Kubernetes records no creator. An admission rule of the installation lets a run name only its real creator, in an
 //! annotation that never changes afterwards. So the annotation is believed only of runs that are younger than the rule.
 
+use std::borrow::Cow;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::Stage;
@@ -17,7 +19,7 @@ pub(super) enum RunCreator {
     /// This user.
     Known(String),
     /// Nothing guarantees the identity of the creator. The text gives the reason and the remedy.
-    Unknown(String),
+    Unknown(Cow<'static, str>),
 }
 
 impl RunCreator {
@@ -28,28 +30,28 @@ impl RunCreator {
             creator,
         }) = origin
         else {
-            return Self::Unknown("its pipeline run is not there any more".to_owned());
+            return Self::Unknown("its pipeline run is not there any more".into());
         };
         if stage == Stage::BeforeGrant {
             let Some(since) = rule_since else {
                 return Self::Unknown(
                     "no admission rule keeps the creators of pipeline runs true, or it was changed: ask the administrator \
                      to set the chart value tekton.creators.enabled or to install the rule anew, and start the run anew"
-                        .to_owned(),
+                        .into(),
                 );
             };
             if created.duration_since(since) <= RULE_STARTS {
                 return Self::Unknown(format!(
                     "PipelineRun {run} was created before the admission rule that keeps creators true, or within a \
                      minute after it: start it anew"
-                ));
+                ).into());
             }
         }
         let unnamed = || {
             Self::Unknown(format!(
                 "PipelineRun {run} names no creator: another run created it, the webhook gave no answer in time, or the \
                  name of the user has more than 512 bytes; start it anew"
-            ))
+            ).into())
         };
         creator.clone().map_or_else(unnamed, Self::Known)
     }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{GatedPolicy, PolicyQuestion};
+use crate::field::field;
 use crate::names::{API_VERSION, is_dns_label, is_dns_subdomain};
 use crate::parse::ParseError;
 
@@ -57,12 +58,12 @@ pub(super) fn check(question: &PolicyQuestion<Arc<GatedPolicy>>) -> Result<Strin
     if let Some(unknown) = candidates.keys().find(|name| !is_known(name)) {
         return Err(JudgeError::UnknownCheck(unknown.clone()));
     }
-    if text(pod, "/apiVersion") != Some("v1") || text(pod, "/kind") != Some("Pod") {
+    if text(pod, &["apiVersion"]) != Some("v1") || text(pod, &["kind"]) != Some("Pod") {
         return Err(JudgeError::ContextKind);
     }
-    let pod_namespace = identity(pod, "namespace", "/metadata/namespace", is_dns_label)?;
-    identity(pod, "name", "/metadata/name", is_dns_subdomain)?;
-    identity(pod, "uid", "/metadata/uid", |uid| !uid.is_empty())?;
+    let pod_namespace = identity(pod, "namespace", is_dns_label)?;
+    identity(pod, "name", is_dns_subdomain)?;
+    identity(pod, "uid", |uid| !uid.is_empty())?;
     if !is_dns_subdomain(connector) {
         return Err(JudgeError::Connector);
     }
@@ -72,13 +73,12 @@ pub(super) fn check(question: &PolicyQuestion<Arc<GatedPolicy>>) -> Result<Strin
 fn identity<'a>(
     pod: &'a Value,
     field: &'static str,
-    pointer: &str,
     valid: fn(&str) -> bool,
 ) -> Result<&'a str, JudgeError> {
-    let found = text(pod, pointer).filter(|text| valid(text));
+    let found = text(pod, &["metadata", field]).filter(|text| valid(text));
     found.ok_or(JudgeError::ContextIdentity(field))
 }
 
-pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
-    value.pointer(pointer).and_then(Value::as_str)
+pub(super) fn text<'a>(value: &'a Value, path: &[&str]) -> Option<&'a str> {
+    field(value, path).and_then(Value::as_str)
 }

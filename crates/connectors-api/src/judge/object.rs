@@ -1,18 +1,19 @@
 //! The evaluation of one object.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::approvers::{self, Approvals};
-use super::candidate::CheckSelection;
+use super::candidate::{CheckSelection, SelectionProblem};
 use super::creator::RunCreator;
 use super::{JudgeReason, ObjectJudgement, RegoAnswer, RegoFailure, ResultReason, Stage, verdict};
 use crate::access_policy::{Check, ObjectKind};
 use crate::access_request::Approval;
 use crate::approval_kind::records_approvers;
 use crate::check_state::{CheckOutcome, ObjectState, StateError};
+use crate::field::field;
 use crate::lineage::{Lineage, LineageQuestion, LineageVerdict, Unproven};
 use crate::object_ref::ObjectRef;
 use crate::template::RenderedLabels;
@@ -31,6 +32,8 @@ pub(super) struct FoundForCheck {
     pub(super) identity: Option<ObjectRef>,
     /// The verdict of the lineage; none if the check asks for no proof.
     pub(super) proof: Option<LineageVerdict>,
+    /// The reason why it does not belong to its check.
+    pub(super) problem: Option<SelectionProblem>,
     /// The creator of the pipeline run.
     creator: RunCreator,
 }
@@ -51,18 +54,18 @@ pub(super) struct JudgedObject {
 
 impl FoundForCheck {
     pub(super) fn read(value: Value) -> Self {
-        let text = |pointer| {
-            let text = value.pointer(pointer).and_then(Value::as_str);
+        let text = |path: &[&str]| {
+            let text = field(&value, path).and_then(Value::as_str);
             text.filter(|text| !text.is_empty()).map(str::to_owned)
         };
         let identity = || {
             Some(ObjectRef {
-                namespace: text("/metadata/namespace")?,
-                name: text("/metadata/name")?,
-                uid: text("/metadata/uid")?,
-                api_version: text("/apiVersion")?,
-                kind: text("/kind")?,
-                resource_version: text("/metadata/resourceVersion")?,
+                namespace: text(&["metadata", "namespace"])?,
+                name: text(&["metadata", "name"])?,
+                uid: text(&["metadata", "uid"])?,
+                api_version: text(&["apiVersion"])?,
+                kind: text(&["kind"])?,
+                resource_version: text(&["metadata", "resourceVersion"])?,
             })
         };
         Self {
@@ -70,9 +73,8 @@ impl FoundForCheck {
             value,
             seen: None,
             proof: None,
-            creator: RunCreator::Unknown(
-                "no proof of lineage leads to its pipeline run".to_owned(),
-            ),
+            problem: None,
+            creator: RunCreator::Unknown("no proof of lineage leads to its pipeline run".into()),
         }
     }
 
@@ -125,24 +127,14 @@ impl FoundForCheck {
         objects.iter().find(is_it)
     }
 
-    /// A sort key that does not depend on the order in which the objects arrived.
-    pub(super) fn order(&self) -> (Option<ObjectRef>, String) {
-        (self.identity.clone(), self.value.to_string())
-    }
-
-    /// The labels with string values; others match nothing.
-    pub(super) fn labels(&self) -> BTreeMap<String, String> {
-        let labels = self.value.pointer("/metadata/labels");
-        let labels = labels.and_then(Value::as_object).into_iter().flatten();
-        labels
-            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-            .collect()
+    /// A label. One whose value is no text matches nothing.
+    pub(super) fn label(&self, key: &str) -> Option<&str> {
+        field(&self.value, &["metadata", "labels", key])?.as_str()
     }
 
     fn is_being_deleted(&self) -> bool {
-        self.value
-            .pointer("/metadata/deletionTimestamp")
-            .is_some_and(|time| !time.is_null())
+        let time = field(&self.value, &["metadata", "deletionTimestamp"]);
+        time.is_some_and(|time| !time.is_null())
     }
 
     /// The result of an object that the check selects.
@@ -283,6 +275,19 @@ impl FoundForCheck {
         let proof = self.proof.as_ref().and_then(|it| it.proof().ok());
         proof.map_or_else(Vec::new, |it| it.objects.clone())
     }
+}
+
+/// Sorts by identity, so that the order in which the objects arrived does not matter. Those with the same identity are sorted
+/// by all that they say. Returns whether there are such.
+pub(super) fn sort(objects: &mut [FoundForCheck]) -> bool {
+    objects.sort_by(|one, other| one.identity.cmp(&other.identity));
+    let mut twins = false;
+    let same = |one: &FoundForCheck, other: &FoundForCheck| one.identity == other.identity;
+    for objects in objects.chunk_by_mut(same).filter(|it| it.len() > 1) {
+        objects.sort_by_cached_key(|it| it.value.to_string());
+        twins = true;
+    }
+    twins
 }
 
 /// The approval that the run of the proven objects asked for and that is not among them. Without steps to look for it,

@@ -34,8 +34,8 @@ pub(super) struct PolicyCheck {
 impl GatedPolicy {
     /// Parses an `AccessPolicy`, or the copy of it that was kept when access was granted.
     pub fn read(policy: &Value) -> Result<Self, JudgeError> {
-        if text(policy, "/apiVersion") != Some(API_VERSION)
-            || text(policy, "/kind") != Some("AccessPolicy")
+        if text(policy, &["apiVersion"]) != Some(API_VERSION)
+            || text(policy, &["kind"]) != Some("AccessPolicy")
         {
             return Err(JudgeError::PolicyKind);
         }
@@ -66,6 +66,11 @@ impl GatedPolicy {
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// The modules of its checks, as the questions to them name them.
+    pub fn modules(&self) -> impl Iterator<Item = &str> {
+        self.checks.iter().filter_map(PolicyCheck::module)
     }
 }
 

@@ -166,6 +166,17 @@ impl NativeProgram {
         self.evaluate(object).ok()
     }
 
+    /// The paths of all fields that the program looks at.
+    pub fn paths(&self) -> impl Iterator<Item = &[String]> {
+        self.0.terms().filter_map(|term| match term {
+            NativeTerm::Path(fields) => Some(fields.as_slice()),
+            NativeTerm::Null
+            | NativeTerm::Truth(_)
+            | NativeTerm::Whole(_)
+            | NativeTerm::Text(_) => None,
+        })
+    }
+
     /// The approximate memory of the program.
     #[must_use]
     pub fn weight(&self) -> usize {

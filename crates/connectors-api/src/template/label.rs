@@ -142,6 +142,11 @@ impl LabelTemplates {
             .collect()
     }
 
+    /// The values, by label.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Template)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value))
+    }
+
     /// Renders every value. If one fails, there is no selector at all.
     pub fn render(
         &self,
@@ -172,16 +177,7 @@ impl LabelTemplates {
 }
 
 impl RenderedLabels {
-    /// True if these labels have every value.
-    #[must_use]
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let has = |(key, value): (&String, &LabelValue)| {
-            labels.get(key).is_some_and(|has| has == value.as_str())
-        };
-        !self.0.is_empty() && self.0.iter().all(has)
-    }
-
-    /// The same for labels that are looked up by key, without a copy of them.
+    /// True if the labels that are looked up by key have every value.
     #[must_use]
     pub fn match_found<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         let has = |(key, value): (&String, &LabelValue)| label(key) == Some(value.as_str());

@@ -5,7 +5,7 @@ use std::fmt;
 use jsonpath_rust::parser::model::JpQuery;
 use jsonpath_rust::parser::parse_json_path;
 
-use super::TemplateProblem;
+use super::{ROOT, TemplateProblem};
 
 /// The limit of steps in one path. A path to a value that identifies a run has four.
 pub(super) const MOST_STEPS: usize = 32;
@@ -94,6 +94,16 @@ impl Path {
             ["object", "metadata", "labels", label] => Some(label),
             _ => None,
         }
+    }
+
+    /// The fields below the root that every value of the path is in. A name that the engine may read in another spelling
+    /// ends them.
+    pub(super) fn fields(&self) -> impl Iterator<Item = &str> {
+        let is_plain = |name: &&str| name.chars().all(|it| it == '.' || is_plain(it));
+        let mut names = self.steps().map_while(PathStep::field);
+        let is_below_root = names.next() == Some(ROOT);
+        let names = names.take_while(is_plain);
+        names.filter(move |_| is_below_root)
     }
 
     /// Translates all steps in one pass of the RFC 9535 parser.
