@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use connectors_api::judge::{
-    self, GatedPolicy, PolicyQuestion, Prepared, RegoAnswer, RegoFailure, RegoJob, Stage,
+    self, GatedPolicy, NeededParts, PolicyQuestion, Prepared, RegoAnswer, RegoFailure, RegoJob,
+    Stage, needed_parts,
 };
+use connectors_api::needed_fields::NeededFields;
 use connectors_api::rego::{ModuleOutput, NativeProgram};
 use connectors_api::shared_fields::FieldPath;
 use evaluation_api::access::read_time;
@@ -24,6 +26,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use service_kit::json_weight::weigh;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
@@ -61,6 +64,13 @@ struct PreparedChecks {
     answered: Vec<Option<ModuleOutcome>>,
 }
 
+/// A long question whose weight is known.
+enum WeighedChecks {
+    Prepared(PreparedChecks, OwnedSemaphorePermit),
+    /// There is not enough memory yet.
+    Waiting(FoundPolicy, usize),
+}
+
 /// The stage: before or after the grant.
 pub(crate) fn stage(request: &EvaluateChecksRequest) -> Result<Stage, Refused> {
     match EvaluationStage::try_from(request.stage) {
@@ -70,8 +80,11 @@ pub(crate) fn stage(request: &EvaluateChecksRequest) -> Result<Stage, Refused> {
     }
 }
 
-/// Reads the question about a policy.
-pub fn read(request: &EvaluateChecksRequest) -> Result<PolicyQuestion<()>, Refused> {
+/// Reads the needed parts of the question about a policy.
+pub fn read(
+    request: &EvaluateChecksRequest,
+    needed: &NeededParts<'_>,
+) -> Result<PolicyQuestion<()>, Refused> {
     let EvaluateChecksRequest {
         policy: _,
         context_object,
@@ -92,7 +105,9 @@ pub fn read(request: &EvaluateChecksRequest) -> Result<PolicyQuestion<()>, Refus
         let paths = shared_fields.iter().map(|it| FieldPath::parse(it));
         let paths = paths.collect::<Result<Vec<_>, _>>();
         shared.insert(check.clone(), paths.map_err(Refused::SharedFields)?);
-        let read = |object: &Vec<u8>| json(&format!("candidates of check {check:?}"), object);
+        let needed = needed.of_objects(check);
+        let field = || format!("candidates of check {check:?}");
+        let read = |object: &Vec<u8>| part(needed, field, object);
         let objects = objects.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         if found.insert(check.clone(), objects).is_some() {
             return Err(Refused::CheckTwice(check.clone()));
@@ -102,7 +117,7 @@ pub fn read(request: &EvaluateChecksRequest) -> Result<PolicyQuestion<()>, Refus
     let read_time = |time| read_time(time).ok_or(Refused::CreatorsSince);
     Ok(PolicyQuestion {
         policy: (),
-        context: json("context_object", context_object)?,
+        context: part(&needed.pod, || "context_object".to_owned(), context_object)?,
         connector: connector.clone(),
         candidates: found,
         shared,
@@ -158,6 +173,16 @@ pub(crate) fn json(field: &str, bytes: &[u8]) -> Result<Value, Refused> {
     serde_json::from_slice(bytes).map_err(|_| Refused::Json(field.to_owned()))
 }
 
+/// The needed part of an object, or all of it if its text is none that can be read in part.
+fn part(
+    needed: &NeededFields<'_>,
+    field: impl FnOnce() -> String,
+    bytes: &[u8],
+) -> Result<Value, Refused> {
+    let part = needed.read(bytes);
+    part.map_or_else(|| json(&field(), bytes), Ok)
+}
+
 /// The results of the checks, with the help of workers where a module has no program yet.
 pub(crate) async fn judge(
     policy: FoundPolicy,
@@ -165,22 +190,13 @@ pub(crate) async fn judge(
     programs: &Arc<NativePrograms>,
     pool: &WorkerPool,
     slot: &Slot<'_>,
-    memory: &JsonMemory,
+    memory: &Arc<JsonMemory>,
 ) -> Result<JudgedQuestion, Refused> {
-    let is_short = asked.encoded_len() <= SHORT;
-    let (question, _memory) = if is_short {
+    let (question, _memory) = if asked.encoded_len() <= SHORT {
         // There are so few of them at a time that their total is small.
         (prepare(policy, asked, programs)?, None)
     } else {
-        // Reading large objects, and evaluating paths and selectors on them, would delay other calls.
-        let (heavy, is_new) = (Arc::clone(asked), policy.is_new());
-        let weight = spawn_blocking(move || weight(&heavy, is_new)).await;
-        let weight = weight.map_err(|_| Refused::Internal)?;
-        let taken = memory.take(weight, stage(asked)?.into()).await?;
-        let (asked, programs) = (Arc::clone(asked), Arc::clone(programs));
-        let prepare = move || prepare(policy, &asked, &programs).map(|it| (it, taken));
-        let question = spawn_blocking(prepare).await;
-        let (question, taken) = question.map_err(|_| Refused::Internal)??;
+        let (question, taken) = prepare_long(policy, asked, programs, memory).await?;
         (question, Some(taken))
     };
     let PreparedChecks {
@@ -200,19 +216,63 @@ pub(crate) async fn judge(
     })
 }
 
+/// Reads a long question on another thread, within the memory for questions. Reading large objects, and evaluating paths and
+/// selectors on them, would delay other calls.
+async fn prepare_long(
+    policy: FoundPolicy,
+    asked: &Arc<EvaluateChecksRequest>,
+    programs: &Arc<NativePrograms>,
+    memory: &Arc<JsonMemory>,
+) -> Result<(PreparedChecks, OwnedSemaphorePermit), Refused> {
+    let purpose = stage(asked)?.into();
+    let (heavy, known, room) = (Arc::clone(asked), Arc::clone(programs), Arc::clone(memory));
+    // Usually there is enough memory at once, and the same thread goes on.
+    let weighed = move || {
+        let weight = weight(&heavy, policy.is_new());
+        Ok::<_, Refused>(match room.try_take(weight, purpose)? {
+            Some(taken) => WeighedChecks::Prepared(prepare(policy, &heavy, &known)?, taken),
+            None => WeighedChecks::Waiting(policy, weight),
+        })
+    };
+    let weighed = spawn_blocking(weighed).await;
+    let (policy, weight) = match weighed.map_err(|_| Refused::Internal)?? {
+        WeighedChecks::Prepared(checks, taken) => return Ok((checks, taken)),
+        WeighedChecks::Waiting(policy, weight) => (policy, weight),
+    };
+    let taken = memory.take(weight, purpose).await?;
+    let (heavy, known) = (Arc::clone(asked), Arc::clone(programs));
+    let prepare = move || prepare(policy, &heavy, &known).map(|it| (it, taken));
+    let question = spawn_blocking(prepare).await;
+    question.map_err(|_| Refused::Internal)?
+}
+
 fn prepare(
     policy: FoundPolicy,
     asked: &EvaluateChecksRequest,
     programs: &NativePrograms,
 ) -> Result<PreparedChecks, Refused> {
     let policy = policy.read(&asked.policy)?;
-    let question = read(asked)?.about(Arc::clone(&policy));
-    let prepared = judge::prepare(question)?;
-    let jobs = prepared.rego_jobs().count();
-    if jobs > MOST_REGO {
-        return Err(Refused::TooMuchRego(jobs));
+    let programs = ModulePrograms::of(&policy, programs);
+    let prepare = |needed: &NeededParts<'_>| -> Result<_, Refused> {
+        let question = read(asked, needed)?.about(Arc::clone(&policy));
+        let prepared = judge::prepare(question)?;
+        let jobs = prepared.rego_jobs().count();
+        if jobs > MOST_REGO {
+            return Err(Refused::TooMuchRego(jobs));
+        }
+        let answered: Vec<_> = prepared.rego_jobs().map(|it| programs.run(&it)).collect();
+        Ok((prepared, answered))
+    };
+    let needed = needed_parts(&policy, |module| {
+        programs.of_module(module).map(NativeProgram::paths)
+    });
+    let (mut prepared, mut answered) = prepare(&needed)?;
+    if needed.are_fewer() && (prepared.has_twins() || answered.contains(&None)) {
+        // The parts that were read take no memory beside the whole.
+        drop(prepared);
+        (prepared, answered) = prepare(&NeededParts::ALL)?;
     }
-    let answered = run_programs(&policy, &prepared, programs);
+    drop(programs);
     Ok(PreparedChecks {
         policy,
         prepared,
@@ -220,28 +280,31 @@ fn prepare(
     })
 }
 
-/// The answers of the modules that have a program.
-fn run_programs<'a>(
-    policy: &GatedPolicy,
-    prepared: &'a Prepared,
-    programs: &NativePrograms,
-) -> Vec<Option<ModuleOutcome>> {
-    // The objects of a check follow each other.
-    let mut last: Option<(&'a str, Option<Arc<NativeProgram>>)> = None;
-    let find = |module: &str| programs.find(policy.namespace(), module).flatten();
-    let run = |job: RegoJob<'a>| {
-        let program = match &last {
-            Some((module, program)) if std::ptr::eq(*module, job.module) => program,
-            _ => &last.insert((job.module, find(job.module))).1,
-        };
-        let said = program.as_ref()?.run(job.input)?;
+/// The programs of a policy's modules, as far as they have some.
+struct ModulePrograms<'a>(Vec<(&'a str, Option<Arc<NativeProgram>>)>);
+
+impl<'a> ModulePrograms<'a> {
+    fn of(policy: &'a GatedPolicy, programs: &NativePrograms) -> Self {
+        let find = |module| programs.find(policy.namespace(), module).flatten();
+        Self(policy.modules().map(|it| (it, find(it))).collect())
+    }
+
+    /// The program of one of the policy's modules. Modules are compared by their place in the policy.
+    fn of_module(&self, module: &str) -> Option<&NativeProgram> {
+        let mut all = self.0.iter();
+        let (_, program) = all.find(|(known, _)| std::ptr::eq(*known, module))?;
+        program.as_deref()
+    }
+
+    /// The answer of a module that has a program.
+    fn run(&self, job: &RegoJob<'_>) -> Option<ModuleOutcome> {
+        let said = self.of_module(job.module)?.run(job.input)?;
         Some(match said {
             Ok(ModuleOutput { state, message }) => Ok(RegoAnswer { state, message }),
             // As a worker says it.
             Err(error) => Err(RegoFailure::Failed(error.to_string())),
         })
-    };
-    prepared.rego_jobs().map(run).collect()
+    }
 }
 
 /// The memory that a question takes when it is read.

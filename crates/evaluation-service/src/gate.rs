@@ -67,6 +67,10 @@ enum CallProof {
     Connection(Caller),
 }
 
+/// Marks a call that began when its connection had no other call.
+#[derive(Clone)]
+pub(crate) struct AloneOnConnection;
+
 type Other = BoxCloneSyncService<Request<Incoming>, Response<Body>, Infallible>;
 
 /// The service behind the gate.
@@ -195,9 +199,10 @@ impl Behind {
             let Ok(response) = reflection.clone().oneshot(request).await;
             return Ok(response);
         }
-        if call != CHECK_ACCESS {
-            // A single question is answered immediately. Every other call leaves the task of its connection, where it
-            // would delay the other calls.
+        let is_alone = request.extensions().get::<AloneOnConnection>().is_some();
+        if call != CHECK_ACCESS && !(call == EVALUATE_CHECKS && is_alone) {
+            // A single question is answered immediately, and so are checks that no other call waits for. Every other call
+            // leaves the task of its connection, where it would delay the other calls.
             yield_now().await;
         }
         match call {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::timeout;
 
 use crate::error::Refused;
@@ -41,6 +41,20 @@ impl Default for JsonMemory {
 }
 
 impl JsonMemory {
+    /// So much memory, if it is free. Those that wait come first.
+    pub(crate) fn try_take(
+        &self,
+        weight: usize,
+        purpose: Purpose,
+    ) -> Result<Option<OwnedSemaphorePermit>, Refused> {
+        let units = units(weight)?;
+        match Arc::clone(self.of(purpose)).try_acquire_many_owned(units) {
+            Ok(permit) => Ok(Some(permit)),
+            Err(TryAcquireError::NoPermits) => Ok(None),
+            Err(TryAcquireError::Closed) => Err(Refused::Internal),
+        }
+    }
+
     /// Waits for so much memory, but not for long. The permit stays with the objects: they are read to the end, even
     /// if no caller waits any more.
     pub(crate) async fn take(
@@ -48,20 +62,27 @@ impl JsonMemory {
         weight: usize,
         purpose: Purpose,
     ) -> Result<OwnedSemaphorePermit, Refused> {
-        if weight > MOST {
-            return Err(Refused::TooMuchMemory);
-        }
-        let memory = match purpose {
-            Purpose::Granted => &self.granted,
-            Purpose::New | Purpose::Written => &self.new,
-        };
-        let units = u32::try_from(weight.div_ceil(UNIT)).map_err(|_| Refused::TooMuchMemory)?;
-        let permit = Arc::clone(memory).acquire_many_owned(units);
+        let permit = Arc::clone(self.of(purpose)).acquire_many_owned(units(weight)?);
         let permit = timeout(LONGEST_WAIT, permit).await;
         permit
             .map_err(|_| Refused::TooBusy)?
             .map_err(|_| Refused::Internal)
     }
+
+    fn of(&self, purpose: Purpose) -> &Arc<Semaphore> {
+        match purpose {
+            Purpose::Granted => &self.granted,
+            Purpose::New | Purpose::Written => &self.new,
+        }
+    }
+}
+
+/// The units of so many bytes, unless one question must not have them.
+fn units(weight: usize) -> Result<u32, Refused> {
+    if weight > MOST {
+        return Err(Refused::TooMuchMemory);
+    }
+    u32::try_from(weight.div_ceil(UNIT)).map_err(|_| Refused::TooMuchMemory)
 }
 
 #[cfg(test)]
@@ -84,10 +105,14 @@ mod tests {
         let memory = JsonMemory::default();
         let too_much = memory.take(MOST + 1, Purpose::New).await;
         assert!(matches!(too_much, Err(Refused::TooMuchMemory)));
+        let too_much = memory.try_take(MOST + 1, Purpose::New);
+        assert!(matches!(too_much, Err(Refused::TooMuchMemory)));
         let mut taken = Vec::new();
         for _ in 0..NEW / MOST {
             taken.push(memory.take(MOST, Purpose::New).await.unwrap());
         }
+        assert!(memory.try_take(UNIT, Purpose::New).unwrap().is_none());
+        assert!(memory.try_take(UNIT, Purpose::Granted).unwrap().is_some());
         let before = Instant::now();
         let late = memory.take(UNIT, Purpose::Written).await;
         assert!(matches!(late, Err(Refused::TooBusy)));

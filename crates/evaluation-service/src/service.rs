@@ -191,7 +191,8 @@ impl Service {
     ) -> Result<EvaluateChecksResponse, Refused> {
         let caller = caller(&request)?;
         let asked = Arc::new(request.into_inner());
-        if let Some(known) = self.answers.recall(&asked) {
+        let is_kept = AnswerCache::keeps(&asked);
+        if is_kept && let Some(known) = self.answers.recall(&asked) {
             self.callers
                 .authorize(&caller, Right::Everything, &known.namespace)
                 .await?;
@@ -219,7 +220,7 @@ impl Service {
         if is_new {
             self.policies.keep(&asked.policy, policy);
         }
-        if is_certain && AnswerCache::keeps(&asked) {
+        if is_certain && is_kept {
             self.answers.remember(asked, namespace, answer.clone());
         }
         Ok(answer)

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use connectors_api::check_state::ObjectState;
-use connectors_api::judge::{self, RegoAnswer};
+use connectors_api::judge::{self, NeededParts, RegoAnswer};
 use evaluation_api::judgement;
 use evaluation_api::v1::{CheckVerdict, EvaluateChecksRequest};
 use evaluation_service::evaluate::answer_cache::AnswerCache;
@@ -29,7 +29,7 @@ pub(crate) fn rows(table: &mut Table, check: &Check) {
     for asked in questions() {
         let policy = ParsedPolicies::default().find(&asked.policy).unwrap();
         let namespace = policy.namespace();
-        let question = read(&asked)
+        let question = read(&asked, &NeededParts::ALL)
             .unwrap()
             .about(policy.read(&asked.policy).unwrap());
         let prepared = judge::prepare(question).unwrap();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use connectors_api::check_state::{CheckOutcome, ObjectState};
-use connectors_api::judge::{self, RegoAnswer, RegoFailure};
-use connectors_api::rego::{CheckModule, EvaluationError, ModuleOutput};
+use connectors_api::judge::{self, RegoAnswer, RegoFailure, needed_parts};
+use connectors_api::rego::{CheckModule, EvaluationError, ModuleOutput, NativeProgram};
 use evaluation_api::client::{Client, Code};
 use evaluation_api::judgement;
 use evaluation_api::v1::{
@@ -191,7 +191,10 @@ fn whole(
     if is_new {
         policies.keep(&asked.policy, Arc::clone(&policy));
     }
-    let question = evaluate::read(asked).ok()?.about(policy);
+    let paths = |_| module.program().map(NativeProgram::paths);
+    let needed = needed_parts(&policy, paths);
+    let question = evaluate::read(asked, &needed).ok()?;
+    let question = question.about(Arc::clone(&policy));
     let prepared = judge::prepare(question).ok()?;
     let jobs = prepared.rego_jobs().map(|job| {
         let native = module.program().and_then(|it| it.run(job.input));

@@ -1,3 +1,4 @@
+use allocation_counter::measure;
 use serde_json::{Value, json};
 
 use super::{policies::ParsedPolicies, *};
@@ -37,7 +38,7 @@ fn asked(length: usize) -> EvaluateChecksRequest {
 
 #[tokio::test]
 async fn what_a_large_question_takes_is_taken_until_it_is_judged() {
-    let (memory, slots) = (JsonMemory::default(), Slots::new(1));
+    let (memory, slots) = (Arc::<JsonMemory>::default(), Slots::new(1));
     let pool = WorkerPool::without_workers();
     let slot = slots.take("tools", Purpose::New).await.unwrap();
     let asked = Arc::new(asked(2 * SHORT));
@@ -55,9 +56,9 @@ async fn what_a_large_question_takes_is_taken_until_it_is_judged() {
 }
 
 /// The memory, the slots and the workers of a service that can run no module.
-fn without_workers() -> (JsonMemory, Slots, WorkerPool) {
+fn without_workers() -> (Arc<JsonMemory>, Slots, WorkerPool) {
     let pool = WorkerPool::without_workers();
-    (JsonMemory::default(), Slots::new(1), pool)
+    (Arc::<JsonMemory>::default(), Slots::new(1), pool)
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,3 +172,105 @@ async fn other_modules_and_odd_objects_wait_for_a_worker() {
         );
     }
 }
+
+/// The states of three objects of one identity, of which the program reads only a part.
+#[tokio::test(start_paused = true)]
+async fn objects_with_one_identity_are_in_the_order_of_all_that_they_say() {
+    let (memory, slots, pool) = without_workers();
+    let slot = slots.take("tools", Purpose::New).await.unwrap();
+    let programs = Arc::new(NativePrograms::default());
+    programs.keep("tools", MODULE, Some(program()));
+    let mut asked = asked(1);
+    let object: Value = serde_json::from_slice(&asked.candidates[0].objects[0]).unwrap();
+    let object = |data: Value| {
+        let mut object = object.clone();
+        object["data"] = data;
+        bytes(&object)
+    };
+    asked.candidates[0].objects = vec![
+        object(json!({"other": "2", "text": "approved"})),
+        object(json!({"other": "3", "text": "pending"})),
+        object(json!({"other": "1", "text": "rejected"})),
+    ];
+    let policy = ParsedPolicies::default().find(&asked.policy).unwrap();
+    let asked = Arc::new(asked);
+    let judged = judge(policy, &asked, &programs, &pool, &slot, &memory).await;
+    let objects = &judged.unwrap().answer.checks[0].objects;
+    let states: Vec<_> = objects.iter().map(|it| it.state.as_str()).collect();
+    assert_eq!(states, ["rejected", "approved", "pending"]);
+}
+
+#[test]
+fn a_worker_gets_the_whole_object_and_the_whole_pod() {
+    let one = json!([{"path": ["data", "number"]}, {"whole": 1}]);
+    let output = json!({"state": {"text": "approved"}, "message": null});
+    let body = json!({"steps": [{"equal": one}], "output": output});
+    let program = json!({"rules": [[body]], "default": null});
+    let programs = NativePrograms::default();
+    let program = serde_json::from_value(program).unwrap();
+    programs.keep("tools", MODULE, Some(program));
+    let mut asked = asked(1);
+    let mut pod: Value = serde_json::from_slice(&asked.context_object).unwrap();
+    pod["spec"] = json!({"containers": [{"name": "a"}]});
+    asked.context_object = bytes(&pod);
+    let mut object: Value = serde_json::from_slice(&asked.candidates[0].objects[0]).unwrap();
+    // A program is not certain of fractions.
+    for (number, is_certain) in [(json!(1), true), (json!(1.5), false)] {
+        object["data"] = json!({"number": number, "other": "b"});
+        asked.candidates[0].objects = vec![bytes(&object)];
+        let policy = ParsedPolicies::default().find(&asked.policy).unwrap();
+        let prepared = prepare(policy, &asked, &programs).unwrap();
+        assert_eq!(prepared.answered[0].is_some(), is_certain);
+        let job = prepared.prepared.rego_jobs().next().unwrap();
+        let is_whole = (job.input, job.context) == (&object, &pod);
+        assert_eq!(is_whole, !is_certain, "{job:?}");
+    }
+}
+
+/// The allocations for a question with so many objects, each with so many fields that no check reads, as the pod.
+fn allocations(objects: usize, fields: usize) -> u64 {
+    let programs = NativePrograms::default();
+    programs.keep("tools", MODULE, Some(program()));
+    let field = |number: usize| (format!("f{number}"), json!({"a": ["b", {"c": 1.5}]}));
+    let unread: Value = (0..fields).map(field).collect();
+    let mut asked = asked(1);
+    let mut pod: Value = serde_json::from_slice(&asked.context_object).unwrap();
+    pod["spec"] = json!({"containers": [unread]});
+    asked.context_object = bytes(&pod);
+    let mut object: Value = serde_json::from_slice(&asked.candidates[0].objects[0]).unwrap();
+    let named = |number: usize| {
+        object["metadata"]["name"] = format!("object-{number:04}").into();
+        object["metadata"]["annotations"] = unread.clone();
+        object["data"]["unread"] = unread.clone();
+        bytes(&object)
+    };
+    asked.candidates[0].objects = (0..objects).map(named).collect();
+    let policies = ParsedPolicies::default();
+    let read = policies.find(&asked.policy).unwrap().read(&asked.policy);
+    policies.keep(&asked.policy, read.unwrap());
+    let policy = policies.find(&asked.policy).unwrap();
+    let cost = measure(|| {
+        let prepared = prepare(policy, &asked, &programs).unwrap();
+        assert!(prepared.answered.iter().all(Option::is_some));
+        let answer = prepared
+            .prepared
+            .finish(prepared.answered.into_iter().flatten());
+        assert_eq!(answer.checks[0].objects.len(), objects);
+    });
+    cost.count_total
+}
+
+#[test]
+fn what_no_check_reads_of_an_object_costs_no_allocation() {
+    assert_eq!(allocations(8, 200), allocations(8, 2));
+}
+
+#[test]
+fn a_further_object_costs_no_second_pod_and_no_second_policy() {
+    let [one, many] = [1, 64].map(|objects| allocations(objects, 2));
+    let further = (many - one) / 63;
+    assert!(further <= MOST_OF_OBJECT, "{one} {many}");
+}
+
+/// The most allocations for a further object.
+const MOST_OF_OBJECT: u64 = 60;

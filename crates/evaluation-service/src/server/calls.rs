@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use tonic::body::Body;
 use tower::Service;
 
-use crate::gate::GuardedBody;
+use crate::gate::{AloneOnConnection, GuardedBody};
 
 /// Counts calls. Clones count the same ones.
 #[derive(Clone)]
@@ -40,6 +40,11 @@ impl Calls {
     pub(super) fn begin(&self) -> CallInProgress {
         self.open().calls += 1;
         CallInProgress(self.clone())
+    }
+
+    /// Whether exactly one call is open.
+    fn is_one(&self) -> bool {
+        self.open().calls == 1
     }
 
     /// Returns when no call was open for so long. It checks at the earliest possible moment, because a notification
@@ -92,8 +97,11 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let call = self.calls.begin();
+        if self.calls.is_one() {
+            request.extensions_mut().insert(AloneOnConnection);
+        }
         let answer = self.inner.call(request);
         let answer = answer.map(|answer| {
             answer.map(|response| response.map(|body| Body::new(GuardedBody::new(body, call))))
@@ -107,7 +115,7 @@ mod tests {
     use std::future::pending;
 
     use http_body_util::Full;
-    use hyper::body::Bytes;
+    use hyper::body::{Body as _, Bytes};
     use tokio::time::sleep;
     use tower::ServiceExt;
     use tower::util::{BoxCloneSyncService, future_service};
@@ -155,6 +163,30 @@ mod tests {
         };
         let ready = ServiceExt::<Request<()>>::ready(&mut service);
         assert!(ready.now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_call_is_alone_on_its_connection_when_no_other_is_open() {
+        let inner = tower::service_fn(|request: Request<()>| async move {
+            let is_alone = request.extensions().get::<AloneOnConnection>().is_some();
+            let said = if is_alone { "alone" } else { "beside others" };
+            Ok::<_, Infallible>(Response::new(Body::new(Full::new(Bytes::from(said)))))
+        });
+        let mut service = CountedService {
+            inner,
+            calls: Calls::default(),
+        };
+        let mut open = Vec::new();
+        for expected in ["alone", "beside others", "beside others"] {
+            let response = service.call(Request::new(())).await.unwrap();
+            // The length tells the words apart.
+            let length = u64::try_from(expected.len()).unwrap();
+            assert_eq!(response.body().size_hint().exact(), Some(length));
+            open.push(response);
+        }
+        open.clear();
+        let response = service.call(Request::new(())).await.unwrap();
+        assert_eq!(response.body().size_hint().exact(), Some(5));
     }
 
     #[tokio::test]
