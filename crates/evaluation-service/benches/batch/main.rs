@@ -15,11 +15,11 @@
 #[path = "../../tests/grpc/fake_api.rs"]
 mod fake_api;
 mod grants;
+mod worked;
 #[allow(dead_code, reason = "tests need more of it")]
 #[path = "../../tests/grpc/world.rs"]
 mod world;
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use evaluation_api::access::{AccessQuestion, Permitted};
@@ -28,6 +28,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use fake_api::FakeApi;
+use worked::{CLIENT, SERVICE, worked};
 use world::World;
 
 const GRANTS: usize = 10_000;
@@ -37,10 +38,6 @@ const CALLERS: usize = 4;
 /// Rounds, and how long each is.
 const ROUNDS: usize = 5;
 const LENGTH: Duration = Duration::from_secs(3);
-
-/// The names of the threads of both sides.
-const SERVICE: &str = "service";
-const CLIENT: &str = "client";
 
 fn main() {
     let runtime = |name: &str| -> Runtime {
@@ -98,16 +95,4 @@ async fn batches(client: Client, questions: Vec<(AccessQuestion, bool)>) -> usiz
         decisions += wanted.len();
     }
     decisions
-}
-
-/// The processor time of the threads of this name.
-fn worked(name: &str) -> Duration {
-    let tasks = fs::read_dir("/proc/self/task").unwrap();
-    let tasks = tasks.map(|task| task.unwrap().path());
-    let ours = tasks.filter(|task| fs::read_to_string(task.join("comm")).unwrap().trim() == name);
-    let nanoseconds = ours.map(|task| {
-        let stat = fs::read_to_string(task.join("schedstat")).unwrap();
-        stat.split(' ').next().unwrap().parse::<u64>().unwrap()
-    });
-    Duration::from_nanos(nanoseconds.sum())
 }
