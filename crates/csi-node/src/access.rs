@@ -19,8 +19,9 @@ use crate::{
     error::{PublishError, Unreachable, awaited, quota_full},
     evaluator::{AnswerStream, Evaluator, question},
     event_cache::{EventCache, Topic},
-    kubernetes::{EventWord, Kubernetes, review},
+    kubernetes::{EventWord, Kubernetes, NoAnswer, review},
     refusal::AccessRefusal,
+    refused_reviews::{AGE, RefusedReviews, StandingReview},
     request_quota::RequestQuota,
     volume::Wish,
 };
@@ -51,18 +52,44 @@ enum AccessStep {
     Wait { again: Option<Duration> },
 }
 
+impl AccessStep {
+    /// A wait is over after this time at the latest.
+    fn within(self, left: Option<Duration>) -> Self {
+        match self {
+            Self::Go(_) => self,
+            Self::Wait { again } => Self::Wait {
+                again: again.into_iter().chain(left).min(),
+            },
+        }
+    }
+}
+
+/// The memory of earlier calls.
+#[derive(Clone, Copy)]
+pub(crate) struct CaseMemory<'a> {
+    /// The events that were written.
+    pub(crate) events: &'a EventCache,
+    /// The requests that pods caused.
+    pub(crate) asked: &'a RequestQuota,
+    /// The standing permissions that were refused.
+    pub(crate) refused: &'a RefusedReviews,
+}
+
 /// One connector of one call.
 pub(crate) struct Case<'a, E, K> {
     evaluator: &'a E,
     kubernetes: &'a K,
     events: &'a EventCache,
+    refused: &'a RefusedReviews,
     wish: &'a Wish,
     connector: &'a ConnectorKey,
     making: Making<'a, K>,
     /// There is room for the wait, so that the request may be made.
     may_make: bool,
-    /// The API server itself refused a standing permission.
-    standing_refused: bool,
+    /// When this call began.
+    begun: Instant,
+    /// When the API server itself refused a standing permission in this call.
+    refused_at: Option<Instant>,
     /// A request was seen. When it is gone, a user wants a new start.
     seen: bool,
     /// The time since which the API server misses a permission, and the next pause.
@@ -76,7 +103,11 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
     pub(crate) fn new(
         evaluator: &'a E,
         kubernetes: &'a K,
-        (events, asked): (&'a EventCache, &'a RequestQuota),
+        CaseMemory {
+            events,
+            asked,
+            refused,
+        }: CaseMemory<'a>,
         wish: &'a Wish,
         connector: &'a ConnectorKey,
     ) -> Self {
@@ -84,11 +115,13 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
             evaluator,
             kubernetes,
             events,
+            refused,
             wish,
             connector,
             making: Making::new(kubernetes, asked, wish, connector),
             may_make: false,
-            standing_refused: false,
+            begun: Instant::now(),
+            refused_at: None,
             seen: false,
             unseen: None,
             trouble: Some(Unreachable::Evaluator),
@@ -186,9 +219,10 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         request: Option<&RequestSeen>,
     ) -> Result<AccessStep, PublishError> {
         let resource = to_confirm(self.wish, pod_form);
+        let question = review(&self.wish.pod, self.connector, &resource);
         let since = Instant::now();
-        match self.may(&resource).await {
-            Err(trouble) => Ok(self.troubled(trouble, Some(TROUBLED_PAUSE))),
+        match self.kubernetes.review_access(question).await {
+            Err(NoAnswer) => Ok(self.troubled(Unreachable::Kubernetes, Some(TROUBLED_PAUSE))),
             Ok(false) => self.unseen(request),
             Ok(true) => Ok(AccessStep::Go(Admitted {
                 request: request
@@ -200,30 +234,48 @@ impl<'a, E: Evaluator, K: Kubernetes> Case<'a, E, K> {
         }
     }
 
-    async fn may(&self, resource: &AccessResource) -> Result<bool, Unreachable> {
-        let question = review(&self.wish.pod, self.connector, resource);
-        let answer = self.kubernetes.review_access(question).await;
-        answer.map_err(|_| Unreachable::Kubernetes)
-    }
-
     async fn denied(
         &mut self,
         request: Option<&RequestSeen>,
         requestable: Requestable,
     ) -> Result<AccessStep, PublishError> {
-        if !self.standing_refused {
-            let since = Instant::now();
-            let standing = AccessResource::standing(self.wish.permission);
-            match self.may(&standing).await {
-                Err(trouble) => return Ok(self.troubled(trouble, Some(TROUBLED_PAUSE))),
-                // Other authorizers than RBAC may know more.
-                Ok(true) => {
-                    let request = String::new();
-                    return Ok(AccessStep::Go(Admitted { request, since }));
-                }
-                Ok(false) => self.standing_refused = true,
+        let since = Instant::now();
+        match self.standing(since).await {
+            Err(NoAnswer) => Ok(self.troubled(Unreachable::Kubernetes, Some(TROUBLED_PAUSE))),
+            // Other authorizers than RBAC may know more.
+            Ok(StandingReview::Allowed) => Ok(AccessStep::Go(Admitted {
+                request: String::new(),
+                since,
+            })),
+            Ok(StandingReview::RefusedAt(at)) => {
+                let step = self.without_standing(request, requestable).await?;
+                // A wait with a no from before this call ends when that is old, and asks again.
+                let left = (at < self.begun).then(|| (at + AGE).saturating_duration_since(since));
+                Ok(step.within(left))
             }
         }
+    }
+
+    /// The API server's answer to a standing permission: a no of this call, or of the moment before, or a new one.
+    async fn standing(&mut self, now: Instant) -> Result<StandingReview, NoAnswer> {
+        let oldest = now.checked_sub(AGE).unwrap_or(now).min(self.begun);
+        if let Some(at) = self.refused_at {
+            return Ok(StandingReview::RefusedAt(at));
+        }
+        let standing = AccessResource::standing(self.wish.permission);
+        let question = review(&self.wish.pod, self.connector, &standing);
+        let answer = self.refused.ask(self.kubernetes, question, oldest).await;
+        if let Ok(StandingReview::RefusedAt(at)) = answer {
+            self.refused_at = Some(at).filter(|at| *at >= self.begun);
+        }
+        answer
+    }
+
+    async fn without_standing(
+        &mut self,
+        request: Option<&RequestSeen>,
+        requestable: Requestable,
+    ) -> Result<AccessStep, PublishError> {
         let Some(request) = request else {
             self.unseen = None;
             return self.ensure_request(requestable).await;

@@ -42,6 +42,7 @@ use crate::{
     mounter::{FoundVolume, Linux, MountError, Mounter, OnDisk},
     noted_volumes::NotedVolumes,
     proto::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest},
+    refused_reviews::RefusedReviews,
     request_quota::RequestQuota,
     switch::{DriverObject, Switch},
     tool_cache::ToolCache,
@@ -88,6 +89,8 @@ pub(crate) struct Driver<E, K, M> {
     /// The quota of requests that were made for pods.
     pub(crate) asked: RequestQuota,
     pub(crate) events: EventCache,
+    /// The standing permissions that the API server refused a moment ago.
+    pub(crate) refused: RefusedReviews,
     /// The objects that were read for existing volumes.
     pub(crate) tools: ToolCache,
     /// The inputs of each volume's content, as digests.

@@ -31,6 +31,7 @@ mod noted_volumes;
 #[cfg(test)]
 mod oracle;
 mod refusal;
+mod refused_reviews;
 mod request_quota;
 mod server;
 mod service;

@@ -33,7 +33,10 @@ use service_kit::{
     readiness::Readiness,
     shutdown::{Signal, Stop, Tasks},
 };
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::{
+    sync::{Semaphore, mpsc, watch},
+    time::sleep,
+};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use crate::{
@@ -55,6 +58,7 @@ use crate::{
         NodePublishVolumeRequest, VolumeCapability,
         volume_capability::{AccessType, MountVolume},
     },
+    refused_reviews::RefusedReviews,
     request_quota::RequestQuota,
     switch::{DriverObject, Switch},
     tool_cache::ToolCache,
@@ -320,6 +324,8 @@ pub(crate) struct FakeKubernetes(Arc<Mutex<Cluster>>);
 /// What is in it.
 pub(crate) struct Cluster {
     pub(crate) reachable: bool,
+    /// How long a review of an access takes.
+    pub(crate) review_takes: Duration,
     pub(crate) token: TokenReviewStatus,
     pub(crate) standing: bool,
     pub(crate) pod_form: bool,
@@ -337,7 +343,7 @@ pub(crate) struct Cluster {
 }
 
 impl FakeKubernetes {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let connector = |name: &str| {
             let key = key(name);
             serde_json::from_value(json!({
@@ -349,6 +355,7 @@ impl FakeKubernetes {
         let names = ["tools/harbor", "tools/git", "shop/own"];
         Self(Arc::new(Mutex::new(Cluster {
             reachable: true,
+            review_takes: Duration::ZERO,
             token: serde_json::from_value(json!({
                 "authenticated": true,
                 "audiences": [AUDIENCE],
@@ -404,7 +411,12 @@ impl Kubernetes for FakeKubernetes {
 
     async fn review_access(&self, question: SubjectAccessReviewSpec) -> Result<bool, NoAnswer> {
         let subresource = question.resource_attributes.unwrap().subresource.unwrap();
-        let cluster = self.called(&format!("review {subresource}"))?;
+        drop(self.called(&format!("review {subresource}"))?);
+        let takes = self.cluster().review_takes;
+        if takes > Duration::ZERO {
+            sleep(takes).await;
+        }
+        let cluster = self.cluster();
         let standing = !subresource.contains('/');
         Ok(if standing {
             cluster.standing
@@ -685,6 +697,7 @@ pub(crate) fn driver<E, K, M>(
         }),
         asked: RequestQuota::default(),
         events: EventCache::default(),
+        refused: RefusedReviews::default(),
         tools: ToolCache::default(),
         renders: Arc::new(Semaphore::new(RENDERS)),
         locks: Locks::default(),

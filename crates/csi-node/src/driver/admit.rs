@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Driver;
 use crate::{
-    access::{Admitted, Case},
+    access::{Admitted, Case, CaseMemory},
     error::PublishError,
     evaluator::Evaluator,
     kubernetes::Kubernetes,
@@ -19,6 +19,15 @@ use crate::{
 const ROUND: Duration = Duration::from_millis(100);
 
 impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
+    /// The memory that the calls share.
+    pub(super) const fn memory(&self) -> CaseMemory<'_> {
+        CaseMemory {
+            events: &self.events,
+            asked: &self.asked,
+            refused: &self.refused,
+        }
+    }
+
     /// Waits until the pod may use every wished connector, or until the caller is gone.
     pub(super) async fn admit(
         &self,
@@ -47,8 +56,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     ) -> Result<Vec<Admitted>, PublishError> {
         let case = |connector| {
             let (evaluator, kubernetes) = (&self.evaluator, &self.kubernetes);
-            let memory = (&self.events, &self.asked);
-            Case::new(evaluator, kubernetes, memory, wish, connector)
+            Case::new(evaluator, kubernetes, self.memory(), wish, connector)
         };
         let mut cases: Vec<_> = wish.connectors.iter().map(case).collect();
         let mut held = None;

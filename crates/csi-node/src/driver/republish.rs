@@ -340,8 +340,7 @@ impl<E: Evaluator, K: Kubernetes, M: Mounter> Driver<E, K, M> {
     ) {
         let asked = join_all(connectors.iter().map(async |(connector, requestable)| {
             let (evaluator, kubernetes) = (&self.evaluator, &self.kubernetes);
-            let memory = (&self.events, &self.asked);
-            let mut case = Case::new(evaluator, kubernetes, memory, wish, connector);
+            let mut case = Case::new(evaluator, kubernetes, self.memory(), wish, connector);
             (connector, case.ask_for(*requestable).await)
         }))
         .await;

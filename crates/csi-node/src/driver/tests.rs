@@ -84,6 +84,12 @@ fn calls(world: &World, call: &str) -> usize {
         .count()
 }
 
+/// The same of exactly this call.
+fn exactly(world: &World, call: &str) -> usize {
+    let cluster = world.kubernetes.cluster();
+    cluster.calls.iter().filter(|made| *made == call).count()
+}
+
 /// How often something had this result.
 fn counted(world: &World, family: &str, result: &str) -> f64 {
     let families = world.registry.gather();

@@ -12,7 +12,10 @@ use super::{
     server::proven,
     truth::{Asker, Creation, RequestFacts, Says, Truth},
 };
-use crate::error::PublishError;
+use crate::{
+    error::{PublishError, is_final},
+    refused_reviews::AGE,
+};
 
 /// A call that has not to wait for anything is answered within this.
 const SOON: Duration = Duration::from_secs(5);
@@ -26,6 +29,8 @@ struct Scene<'a> {
     took: Duration,
     /// The pod wants an error when it is refused for good.
     error_file: bool,
+    /// The API server said no to a standing permission so short before that the no may be remembered.
+    refused_lately: bool,
 }
 
 pub(super) fn judge(story: &mut Story<'_>, number: usize, call: &Call) {
@@ -63,7 +68,13 @@ pub(super) fn judge(story: &mut Story<'_>, number: usize, call: &Call) {
                 && asker.right.account == pod.account
         })
     });
+    let lately = story.truths(call.start - AGE, call.start);
+    let refused_lately = lately.iter().any(|(.., truth)| {
+        let mut rights = askers.iter().map(|asker| &asker.right);
+        !rights.all(|right| truth.reviews_standing(right))
+    });
     let scene = Scene {
+        refused_lately,
         truth: &truth,
         gate,
         proven,
@@ -144,6 +155,7 @@ fn first_mount(scene: &Scene<'_>, result: &Result<(), PublishError>, after: Stat
         askers,
         took,
         error_file,
+        refused_lately,
     } = scene;
     let done = result.is_ok() && after != State::Rejected;
     if !truth.is_whole() {
@@ -162,7 +174,10 @@ fn first_mount(scene: &Scene<'_>, result: &Result<(), PublishError>, after: Stat
         Gate::On(_) => askers.iter().all(|asker| truth.allows(asker)),
     };
     if allowed && has_content {
-        return (Some("steady: mounted"), done && *took <= SOON);
+        // A wait asks again; a refusal is for the next call to look at.
+        let told_before = *refused_lately && matches!(result, Err(error) if is_final(error.code()));
+        let right = (done && *took <= SOON) || told_before;
+        return (Some("steady: mounted"), right);
     }
     if done {
         return (Some("steady: not mounted"), false);

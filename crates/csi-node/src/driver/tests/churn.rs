@@ -15,7 +15,7 @@ const TIME: Duration = Duration::from_hours(72);
 const WAYS: usize = 6;
 
 /// How many entries each map has. A new field does not compile uncounted.
-fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize; 10] {
+fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize; 11] {
     let Driver {
         settings: _,
         evaluator: _,
@@ -28,6 +28,7 @@ fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize
         holds,
         asked,
         events,
+        refused,
         tools,
         renders,
         kept,
@@ -45,12 +46,13 @@ fn census(driver: &Driver<FakeEvaluator, FakeKubernetes, FakeMounter>) -> [usize
         digests.census(),
         memory.census(),
         events.len(),
+        refused.len(),
         tools.len(),
         RENDERS - renders.available_permits(),
     ]
 }
 
-fn publish_request(pod: &str, place: &VolumePath) -> NodePublishVolumeRequest {
+pub(super) fn publish_request(pod: &str, place: &VolumePath) -> NodePublishVolumeRequest {
     let mut request = request_at(place);
     let uid = request.volume_context.get_mut("csi.storage.k8s.io/pod.uid");
     pod.clone_into(uid.unwrap());

@@ -1,6 +1,12 @@
 //! Who is let in, when, and what is said to the others.
 
-use super::*;
+use std::path::Path;
+
+use super::{churn::publish_request, *};
+use crate::{
+    refused_reviews,
+    testing::{KUBELET, place_of},
+};
 
 #[tokio::test(start_paused = true)]
 async fn mounts_at_once_with_a_standing_permission_that_the_api_server_confirms() {
@@ -62,6 +68,81 @@ async fn a_pod_without_access_is_held_and_mounted_when_access_comes() {
     assert_eq!(calls(&world, "get"), 1);
     // Nobody listens any more.
     assert_eq!(world.evaluator.followers("tools/harbor"), 0);
+}
+
+/// The API server walks all RoleBindings of the namespace for each of these answers.
+#[tokio::test(start_paused = true)]
+async fn pods_of_one_account_that_wait_share_the_no_and_each_has_its_own_yes() {
+    let pods = 50;
+    let world = World::with_room_for(2 * pods);
+    world.kubernetes.cluster().review_takes = Duration::from_millis(20);
+    let mut mounts = Vec::new();
+    for pod in 0..pods {
+        let pod = format!("uid-{pod}");
+        world.kubernetes.prove(&pod);
+        let place = place_of(Path::new(KUBELET), &pod, "tool");
+        let (driver, request) = (Arc::clone(&world.driver), publish_request(&pod, &place));
+        let call = tokio::spawn(async move { driver.publish(request, None).await });
+        while calls(&world, "review token") <= mounts.len() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        mounts.push(call);
+    }
+    let standing = || exactly(&world, "review apis");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((standing(), calls(&world, "create")), (1, pods));
+    // Only the first call has a no of its own. The others ask once more, together.
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(standing(), 2);
+    world.evaluator.says("tools/harbor", Some(granted()));
+    for mount in mounts {
+        mount.await.unwrap().unwrap();
+    }
+    assert_eq!(standing(), 2);
+    assert_eq!(calls(&world, "review apis/v1/pod"), pods);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_comes_back_at_once_to_a_rejected_pod_costs_no_further_review() {
+    let world = World::new();
+    rejects(&world, "uid-1");
+    for (pause, expected) in [(0, 1), (500, 1), (1000, 1), (2000, 2), (4000, 3)] {
+        sleep(Duration::from_millis(pause)).await;
+        assert_eq!(code(&publish(&world).await), Code::PermissionDenied);
+        assert_eq!(exactly(&world, "review apis"), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permission_of_another_authorizer_that_comes_just_after_a_no_is_noticed_in_seconds() {
+    // The no is that of another pod of the account.
+    let world = World::new();
+    world.kubernetes.prove("uid-0");
+    let place = place_of(Path::new(KUBELET), "uid-0", "tool");
+    let (driver, other) = (Arc::clone(&world.driver), publish_request("uid-0", &place));
+    let other = tokio::spawn(async move { driver.publish(other, None).await });
+    sleep(Duration::from_secs(1)).await;
+    world.kubernetes.prove("uid-1");
+    world.kubernetes.cluster().standing = true;
+    let before = Instant::now();
+    publish(&world).await.unwrap();
+    assert_eq!(
+        before.elapsed(),
+        refused_reviews::AGE - Duration::from_secs(1)
+    );
+    assert!(!other.is_finished(), "it asked in this call");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_about_a_granted_pod_is_never_remembered() {
+    let world = World::new();
+    world.evaluator.says("tools/harbor", Some(granted()));
+    world.kubernetes.cluster().pod_form = false;
+    let call = held(&world).await;
+    world.kubernetes.cluster().pod_form = true;
+    let before = Instant::now();
+    call.await.unwrap().unwrap();
+    assert!(before.elapsed() < Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use connectors_api::config::OnEnable;
 use serde_json::Value;
 
 use super::*;
-use crate::testing::on;
+use crate::{refused_reviews, testing::on};
 
 fn request_for_a_file() -> NodePublishVolumeRequest {
     let mut request = request();
@@ -208,16 +208,20 @@ async fn a_refusal_that_the_api_server_does_not_confirm_makes_no_file() {
 
 #[tokio::test(start_paused = true)]
 async fn a_right_that_comes_during_the_call_makes_no_file() {
-    let world = World::new();
-    let driver = Arc::clone(&world.driver);
-    let held = tokio::spawn(async move { driver.publish(request_for_a_file(), None).await });
-    sleep(Duration::from_mins(1)).await;
-    world.kubernetes.cluster().standing = true;
-    rejects(&world, "uid-1");
-    assert_eq!(code(&held.await.unwrap()), Code::PermissionDenied);
-    // The next call hears of it.
-    call(&world, request_for_a_file()).await.unwrap();
-    assert!(mounted(&world));
+    // Right after the API server said no, and later.
+    for wait in [Duration::from_millis(1), Duration::from_mins(1)] {
+        let world = World::new();
+        let driver = Arc::clone(&world.driver);
+        let held = tokio::spawn(async move { driver.publish(request_for_a_file(), None).await });
+        sleep(wait).await;
+        world.kubernetes.cluster().standing = true;
+        rejects(&world, "uid-1");
+        assert_eq!(code(&held.await.unwrap()), Code::PermissionDenied);
+        // A later call hears of it.
+        sleep(refused_reviews::AGE).await;
+        call(&world, request_for_a_file()).await.unwrap();
+        assert!(mounted(&world));
+    }
 }
 
 /// The API server answers, and then it does not.
