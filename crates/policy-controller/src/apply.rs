@@ -5,7 +5,7 @@
 //! another version changes nothing, and no deleted object comes back.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     fmt::Debug,
     time::Duration,
 };
@@ -29,11 +29,17 @@ use thiserror::Error;
 use tokio::time::Instant;
 
 use crate::{
-    cache::Job,
+    cache::{
+        Job,
+        own_writes::{OwnObject, OwnVersions},
+    },
     metrics::Metrics,
     observe::{Observer, PolicyLive},
-    plan::order::{self, Write, WriteStep, WrittenObject},
-    seen::{MANAGER, ManagedKind, Pin},
+    plan::{
+        objects,
+        order::{self, Write, WriteStep, WrittenObject},
+    },
+    seen::{Fingerprint, MANAGER, ManagedKind, Pin},
 };
 
 /// The maximum age of reads on which permissions are given.
@@ -71,8 +77,70 @@ pub struct Applier {
     metrics: Metrics,
 }
 
-/// The versions that this look has written.
-type Versions = HashMap<(ManagedKind, String), String>;
+/// The objects that this look has written.
+#[derive(Debug, Default)]
+struct Written(BTreeMap<(ManagedKind, String), WrittenVersions>);
+
+#[derive(Debug, Default)]
+struct WrittenVersions {
+    versions: OwnVersions,
+    /// The content of the last one; none if it is not the one that was sent.
+    said: Option<Fingerprint>,
+}
+
+/// One version of an object, as the API server answered.
+struct NewVersion {
+    version: String,
+    said: Option<Fingerprint>,
+}
+
+impl Written {
+    /// The version to change: the newest one of this look, if there is any.
+    fn newest(&self, key: &(ManagedKind, String), pin: &Pin) -> Pin {
+        let written = self.0.get(key).and_then(|it| it.versions.made.last());
+        Pin {
+            uid: pin.uid.clone(),
+            version: written.unwrap_or(&pin.version).clone(),
+        }
+    }
+
+    fn add(&mut self, key: (ManagedKind, String), before: Option<&Pin>, new: NewVersion) {
+        let NewVersion { version, said } = new;
+        let written = self.0.entry(key).or_insert_with(|| WrittenVersions {
+            versions: OwnVersions {
+                before: before.map(|it| it.version.clone()),
+                made: Vec::new(),
+            },
+            said: None,
+        });
+        written.versions.made.push(version);
+        written.said = said;
+    }
+
+    fn own(self) -> Vec<OwnObject> {
+        let all = self.0.into_iter();
+        all.filter_map(|(key, WrittenVersions { versions, said })| {
+            Some(OwnObject {
+                key,
+                versions,
+                said: said?,
+            })
+        })
+        .collect()
+    }
+}
+
+impl NewVersion {
+    /// What the API server made of an object that was sent.
+    fn of<K: WrittenKind>(written: &K, sent: &K) -> Self {
+        let said = written.said();
+        let is_as_sent = said == sent.said() && written.meta().deletion_timestamp.is_none();
+        Self {
+            version: written.meta().resource_version.clone().unwrap_or_default(),
+            said: is_as_sent.then_some(said),
+        }
+    }
+}
 
 impl Applier {
     /// Writes with this client, as long as this process leads.
@@ -94,14 +162,14 @@ impl Applier {
     }
 
     /// Makes the writes that were decided on reads of that time, one after the other. A removal that fails
-    /// does not stop other removals. Nothing is given after it.
+    /// does not stop other removals. Nothing is given after it. Returns what exists as it was sent.
     pub async fn apply(
         &self,
         job: &Job,
         steps: &[WriteStep],
         read: Instant,
-    ) -> Result<(), ApplyError> {
-        let mut versions = Versions::new();
+    ) -> Result<Vec<OwnObject>, ApplyError> {
+        let mut written = Written::default();
         let mut so_far = Ok(());
         let mut kept = HashSet::new();
         for WriteStep { write, gives } in steps {
@@ -119,7 +187,7 @@ impl Applier {
             } else {
                 self.policy
             };
-            match self.write(job, write, &mut versions, policy).await {
+            match self.write(job, write, &mut written, policy).await {
                 Ok(()) => {}
                 Err(error) if *gives => return Err(error),
                 Err(ApplyError::NotLeading) => return Err(ApplyError::NotLeading),
@@ -131,7 +199,7 @@ impl Applier {
                 }
             }
         }
-        so_far
+        so_far.map(|()| written.own())
     }
 
     /// The retries of a write that gives permissions: no attempt begins when the reads are too old. None if
@@ -148,39 +216,45 @@ impl Applier {
         &self,
         job: &Job,
         write: &Write,
-        versions: &mut Versions,
+        written: &mut Written,
         policy: RetryPolicy,
     ) -> Result<(), ApplyError> {
         let name = write.name();
         let key = (write.kind(), name.to_owned());
         match write {
-            Write::Create(WrittenObject::Role(role)) => self.create(job, role, policy).await,
-            Write::Create(WrittenObject::Binding(binding)) => {
-                self.create(job, binding, policy).await
+            Write::Create(object) => {
+                let new = match object {
+                    WrittenObject::Role(role) => self.create(job, role, policy).await?,
+                    WrittenObject::Binding(binding) => self.create(job, binding, policy).await?,
+                };
+                written.add(key, None, new);
             }
             Write::Change(object, pin) => {
-                let Pin { uid, version } = newest(pin, versions.get(&key));
-                let version = Some(version);
-                let version = match object {
+                let Pin { uid, version } = written.newest(&key, pin);
+                let newest = (uid, Some(version));
+                let new = match object {
                     WrittenObject::Role(role) => {
-                        self.change(job, name, role, (uid, version), policy).await?
+                        self.change(job, name, role, newest, policy).await?
                     }
                     WrittenObject::Binding(binding) => {
-                        self.change(job, name, binding, (uid, version), policy)
-                            .await?
+                        self.change(job, name, binding, newest, policy).await?
                     }
                 };
-                versions.insert(key, version);
-                Ok(())
+                written.add(key, Some(pin), new);
             }
             Write::Delete(kind, _, pin) => {
-                let pin = newest(pin, versions.get(&key));
+                let pin = written.newest(&key, pin);
                 match kind {
-                    ManagedKind::Role => self.delete::<Role>(job, name, pin).await,
-                    ManagedKind::RoleBinding => self.delete::<RoleBinding>(job, name, pin).await,
+                    ManagedKind::Role => self.delete::<Role>(job, name, pin).await?,
+                    ManagedKind::RoleBinding => {
+                        self.delete::<RoleBinding>(job, name, pin).await?;
+                    }
                 }
+                // Its event is awaited.
+                written.0.remove(&key);
             }
         }
+        Ok(())
     }
 
     async fn create<K: WrittenKind>(
@@ -188,7 +262,7 @@ impl Applier {
         job: &Job,
         object: &K,
         policy: RetryPolicy,
-    ) -> Result<(), ApplyError> {
+    ) -> Result<NewVersion, ApplyError> {
         self.may_write("create", &K::plural(&()))?;
         let api: Api<K> = self.api(job);
         let name = object.meta().name.clone().unwrap_or_default();
@@ -199,7 +273,7 @@ impl Applier {
         let call = call::<K>("create", job, &name);
         let post = || api.create(&params, object);
         match policy.call(call, post).await {
-            Ok(_) => Ok(()),
+            Ok(written) => Ok(NewVersion::of(&written, object)),
             // It may be our own, of an attempt that was not answered, or of another leader.
             Err(error) if error.status() == Some(409) => {
                 if self.observer.is_managed::<K>(job, &name).await? {
@@ -220,7 +294,7 @@ impl Applier {
         object: &K,
         (uid, version): (String, Option<String>),
         policy: RetryPolicy,
-    ) -> Result<String, ApplyError> {
+    ) -> Result<NewVersion, ApplyError> {
         self.may_write("patch", &K::plural(&()))?;
         let api: Api<K> = self.api(job);
         let mut object = object.clone();
@@ -231,7 +305,7 @@ impl Applier {
         let call = call::<K>("apply", job, name);
         let send = || api.patch(name, &params, &patch);
         match policy.call(call, send).await {
-            Ok(written) => Ok(written.meta().resource_version.clone().unwrap_or_default()),
+            Ok(written) => Ok(NewVersion::of(&written, &object)),
             Err(error) if matches!(error.status(), Some(404 | 409)) => {
                 Err(conflict::<K>(job, name))
             }
@@ -277,12 +351,13 @@ impl Applier {
         }
     }
 
-    /// The status of the version of a policy that was decided on.
+    /// The status of the version of a policy that was decided on. Returns the versions of the policy, if it has exactly this
+    /// status now.
     pub async fn status(
         &self,
         policy: &PolicyLive,
         status: &AccessPolicyStatus,
-    ) -> Result<(), ApplyError> {
+    ) -> Result<Option<OwnVersions>, ApplyError> {
         self.may_write("patch", "accesspolicies/status")?;
         let name = &policy.owner.name;
         let api: Api<AccessPolicy> = Api::namespaced(self.client.clone(), &name.namespace);
@@ -310,16 +385,24 @@ impl Applier {
         };
         let patch = Patch::Merge(&patch);
         let call = format!("patch status of accesspolicy {name}");
-        // The answer is not parsed: the policy may be unreadable.
+        // The policy may be unreadable.
         let send = || async {
             let answer = api.patch_status(&name.name, &params, &patch).await;
             match answer {
-                Ok(_) | Err(kube::Error::SerdeError(_)) => Ok(()),
+                Ok(written) => Ok(Some(written)),
+                Err(kube::Error::SerdeError(_)) => Ok(None),
                 Err(error) => Err(error),
             }
         };
         match self.policy.call(call, send).await {
-            Ok(()) => Ok(()),
+            Ok(written) => {
+                let written = written.filter(|it| it.status.as_ref() == Some(status));
+                let version = written.and_then(|it| it.metadata.resource_version);
+                Ok(version.map(|version| OwnVersions {
+                    before: Some(policy.version.clone()),
+                    made: vec![version],
+                }))
+            }
             Err(error) if matches!(error.status(), Some(404 | 409)) => {
                 Err(ApplyError::Conflict(format!("accesspolicy {name}")))
             }
@@ -351,12 +434,19 @@ trait WrittenKind:
 {
     const KIND: ManagedKind;
 
+    /// Its content.
+    fn said(&self) -> Fingerprint;
+
     /// The part of it that may be applied, without any permission.
     fn emptied(&self) -> Self;
 }
 
 impl WrittenKind for Role {
     const KIND: ManagedKind = ManagedKind::Role;
+
+    fn said(&self) -> Fingerprint {
+        objects::of_role(self)
+    }
 
     fn emptied(&self) -> Self {
         order::empty_role(self)
@@ -365,6 +455,10 @@ impl WrittenKind for Role {
 
 impl WrittenKind for RoleBinding {
     const KIND: ManagedKind = ManagedKind::RoleBinding;
+
+    fn said(&self) -> Fingerprint {
+        objects::of_binding(self)
+    }
 
     fn emptied(&self) -> Self {
         order::empty_binding(self)
@@ -378,13 +472,6 @@ fn call<K: WrittenKind>(verb: &str, job: &Job, name: &str) -> String {
 
 fn conflict<K: WrittenKind>(job: &Job, name: &str) -> ApplyError {
     ApplyError::Conflict(format!("{} {}/{name}", K::KIND.as_str(), job.namespace))
-}
-
-fn newest(pin: &Pin, version: Option<&String>) -> Pin {
-    Pin {
-        uid: pin.uid.clone(),
-        version: version.unwrap_or(&pin.version).clone(),
-    }
 }
 
 #[cfg(test)]

@@ -2,13 +2,16 @@
 //!
 //! No write relies on this state: it only tells which policies need a live look.
 
+pub mod own_writes;
+
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use connectors_api::{
-    AccessPolicy, AccessPolicySpec, LabelSelector, NamespaceKeys,
+    AccessPolicy, AccessPolicySpec, AccessPolicyStatus, LabelSelector, NamespaceKeys,
     access_policy::{MOST_SELECTORS, SubjectForm},
     check_selector::json_bytes,
     config::{ConfigProblem, DefaultRequesters, Knowledge},
@@ -16,8 +19,10 @@ use connectors_api::{
     policy_order::{MOST_PER_CONNECTOR, PolicyAge},
 };
 use service_kit::{byte_budget::ByteBudget, controller::queue::Urgency};
+use tokio::time::Instant;
 
 use crate::seen::{Labels, ManagedCached, ManagedKind, MostSelected, Name, Surroundings};
+use own_writes::{OwnEvent, OwnObject, OwnVersions, OwnWrites};
 
 /// The limit for the policies of one namespace in the cache, in bytes of their specs.
 const MOST_OF_NAMESPACE: usize = 4 * 1024 * 1024;
@@ -32,6 +37,9 @@ pub struct Job {
     /// The UID of the policy, or its UID according to a label.
     pub uid: String,
 }
+
+/// Managed objects of a job.
+pub type ManagedByName = BTreeMap<(ManagedKind, String), ManagedCached>;
 
 /// Jobs and how urgent they are.
 pub type Wakes = Vec<(Job, Urgency)>;
@@ -82,6 +90,10 @@ impl PolicyCached {
         }
     }
 
+    fn version(&self) -> Option<&str> {
+        self.policy()?.metadata.resource_version.as_deref()
+    }
+
     const fn bytes(&self) -> usize {
         match self.said {
             CachedPolicy::Kept(_, bytes) => bytes,
@@ -109,8 +121,9 @@ pub struct State {
     connectors: BTreeMap<String, BTreeMap<String, Labels>>,
     namespaces: BTreeMap<String, Labels>,
     accounts: BTreeMap<String, BTreeMap<String, Labels>>,
-    managed: BTreeMap<Job, BTreeMap<(ManagedKind, String), ManagedCached>>,
+    managed: BTreeMap<Job, ManagedByName>,
     job_of: BTreeMap<(ManagedKind, Name), Job>,
+    own: OwnWrites,
 }
 
 impl Default for State {
@@ -127,6 +140,7 @@ impl Default for State {
             accounts: BTreeMap::new(),
             managed: BTreeMap::new(),
             job_of: BTreeMap::new(),
+            own: OwnWrites::default(),
         }
     }
 }
@@ -305,9 +319,49 @@ impl State {
 
     /// The managed objects of a job.
     #[must_use]
-    pub fn managed(&self, job: &Job) -> &BTreeMap<(ManagedKind, String), ManagedCached> {
-        static NONE: BTreeMap<(ManagedKind, String), ManagedCached> = BTreeMap::new();
-        self.managed.get(job).unwrap_or(&NONE)
+    pub fn managed(&self, job: &Job) -> Cow<'_, ManagedByName> {
+        static NONE: ManagedByName = ManagedByName::new();
+        let cached = self.managed.get(job).unwrap_or(&NONE);
+        self.own.over(job, cached)
+    }
+
+    /// The status of the policy of a job.
+    #[must_use]
+    pub fn status_of(&self, job: &Job) -> Option<&AccessPolicyStatus> {
+        let cached = || self.policy_of(job)?.1.policy()?.status.as_ref();
+        self.own.status(job).or_else(cached)
+    }
+
+    /// A look at the job wrote this object.
+    pub fn wrote(&mut self, job: &Job, object: OwnObject, now: Instant) {
+        let (kind, name) = &object.key;
+        let name = Name::new(&job.namespace, name);
+        // An object that is managed for another job was changed by another client.
+        let of = self.job_of.get(&(*kind, name));
+        let cached = of.and_then(|it| self.managed.get(it)?.get(&object.key));
+        let cached = cached.map(|it| it.version.as_str());
+        self.own.put_object(job, object, cached, now);
+    }
+
+    /// A look at the job wrote the status of its policy.
+    pub fn told(
+        &mut self,
+        job: &Job,
+        versions: OwnVersions,
+        status: AccessPolicyStatus,
+        now: Instant,
+    ) {
+        let cached = self.by_uid.get(job);
+        let cached = cached.and_then(|it| self.policies.get(it)?.0.policy().cloned());
+        let cached = cached.and_then(|it| it.metadata.resource_version.clone());
+        self.own
+            .put_status(job, (versions, status), cached.as_deref(), now);
+    }
+
+    /// No watch showed these writes in time, so the caches count alone.
+    pub fn forget_late(&mut self, now: Instant) -> Wakes {
+        let late: BTreeSet<Job> = self.own.forget_late(now).into_iter().collect();
+        late.into_iter().map(|job| self.wake(job)).collect()
     }
 
     /// How many policies there are.
@@ -331,6 +385,7 @@ impl State {
             accounts,
             managed,
             job_of,
+            own,
         } = self;
         vec![
             policies.len(),
@@ -341,6 +396,7 @@ impl State {
             accounts.len(),
             managed.len(),
             job_of.len(),
+            own.census(),
         ]
     }
 
@@ -353,7 +409,7 @@ impl State {
 
     /// A job without managed objects has no permission to lose.
     fn wake(&self, job: Job) -> (Job, Urgency) {
-        let urgency = if self.managed.contains_key(&job) {
+        let urgency = if self.managed.contains_key(&job) || self.own.has_objects(&job) {
             Urgency::Urgent
         } else {
             Urgency::Normal
@@ -368,8 +424,11 @@ impl State {
             uid: uid.to_owned(),
         };
         let mut jobs = BTreeSet::new();
+        let mut own = None;
         let before = match policy {
             Some(policy) => {
+                let of = job(&policy.uid);
+                own = self.own.status_shown(&of, policy.version()).then_some(of);
                 let selectors = policy.policy().map(|it| Selectors::of(&it.spec));
                 let selectors = selectors.unwrap_or_default();
                 jobs.insert(job(&policy.uid));
@@ -383,9 +442,14 @@ impl State {
             self.budget.release(&name.namespace, before.bytes());
             let before = job(&before.uid);
             if !jobs.contains(&before) {
+                self.own.status_shown(&before, None);
                 self.by_uid.remove(&before);
                 jobs.insert(before);
             }
+        }
+        if let Some(own) = own {
+            // The job knows what it wrote.
+            jobs.remove(&own);
         }
         while let Some(over) = self.budget.exceeded(&name.namespace) {
             self.overflow(&over);
@@ -445,6 +509,13 @@ impl State {
         object: Option<(&str, ManagedCached)>,
     ) -> Wakes {
         let mut jobs = BTreeSet::new();
+        let job_in = object.as_ref().map(|(uid, _)| Job {
+            namespace: name.namespace.clone(),
+            uid: (*uid).to_owned(),
+        });
+        let shown = job_in.as_ref().zip(object.as_ref());
+        let shown = shown.map(|(job, (_, object))| (job, object.version.as_str()));
+        let own = self.own.object_shown(kind, name, shown);
         let key = (kind, name.clone());
         if let Some(job) = self.job_of.remove(&key) {
             if let Some(managed) = self.managed.get_mut(&job) {
@@ -455,15 +526,16 @@ impl State {
             }
             jobs.insert(job);
         }
-        if let Some((uid, object)) = object {
-            let job = Job {
-                namespace: name.namespace.clone(),
-                uid: uid.to_owned(),
-            };
+        if let Some((job, (_, object))) = job_in.zip(object) {
             self.job_of.insert(key, job.clone());
             let managed = self.managed.entry(job.clone()).or_default();
             managed.insert((kind, name.name.clone()), object);
             jobs.insert(job);
+        }
+        match own {
+            OwnEvent::None => {}
+            OwnEvent::Shows(job) => drop(jobs.remove(&job)),
+            OwnEvent::Ends(job) => drop(jobs.insert(job)),
         }
         jobs.into_iter().map(|job| self.wake(job)).collect()
     }

@@ -47,6 +47,7 @@ fn change(state: &mut State, dice: &mut StdRng, number: usize, all_goes: Option<
         _ => {
             let uid = format!("u{}", number % 7);
             let cached = ManagedCached {
+                version: String::new(),
                 said: None,
                 terminating: number.is_multiple_of(3),
             };

@@ -140,6 +140,7 @@ mod tests {
             if in_cache {
                 let name = Name::new(OWN, "policy-a");
                 let object = ManagedCached {
+                    version: String::new(),
                     said: None,
                     terminating: false,
                 };

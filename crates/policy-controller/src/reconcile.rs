@@ -25,7 +25,7 @@ use tracing::{Instrument, debug, info_span, warn};
 
 use crate::{
     apply::{Applier, ApplyError},
-    cache::{Job, World},
+    cache::{Job, World, own_writes::OwnObject},
     checks::{Checks, Inspections},
     events::Events,
     metrics::{Metrics, PolicyFailureCause},
@@ -160,6 +160,7 @@ impl Reconciler {
     fn is_settled(&self, job: &Job) -> bool {
         let state = self.world.read();
         let there = state.managed(job);
+        let there = there.as_ref();
         let Some((name, policy)) = state.policy_of(job).filter(|(_, it)| !it.deleting) else {
             return there.is_empty();
         };
@@ -176,7 +177,7 @@ impl Reconciler {
             owner: &owner,
             spec: &policy.spec,
             generation,
-            status: policy.status.as_ref(),
+            status: state.status_of(job),
             around: state.around(&name.namespace),
             there,
             checks: self.inspections.checks(job, generation, &policy.spec),
@@ -204,12 +205,15 @@ impl Reconciler {
         let (since, policy) = (read.since, read.decided());
         let written = self.applier.apply(job, &steps, since).await;
         let is_restored = told.iter().any(|it| it.event == Event::PermissionRestored);
+        if let Ok(own) = &written {
+            self.wrote(job, own);
+        }
         if written.is_ok() && (policy.is_some() || tells == Tells::Everything) {
             self.events.tell(&owner, told).await;
         }
         if let (Some(policy), Some(known)) = (&policy, known) {
             match &written {
-                Ok(()) => self.tell_status(policy, &known).await?,
+                Ok(_) => self.tell_status(policy, &known).await?,
                 // The API server's message is for people that can help; it contains no secret values.
                 Err(error) => {
                     if let Some((why, message)) = for_good(error) {
@@ -225,6 +229,15 @@ impl Reconciler {
             self.queue.changed(job);
         }
         Ok(())
+    }
+
+    /// The events of these writes will say nothing new.
+    fn wrote(&self, job: &Job, own: &[OwnObject]) {
+        let now = (self.clock)().mono;
+        let mut state = self.world.write();
+        for object in own {
+            state.wrote(job, object.clone(), now);
+        }
     }
 
     /// The cached state, before everything is read.
@@ -252,7 +265,15 @@ impl Reconciler {
         else {
             return Ok(());
         };
-        self.applier.status(policy, &status).await?;
+        let own = self.applier.status(policy, &status).await?;
+        if let Some(versions) = own {
+            let job = Job {
+                namespace: policy.owner.name.namespace.clone(),
+                uid: policy.owner.uid.clone(),
+            };
+            let now = (self.clock)().mono;
+            self.world.write().told(&job, versions, status, now);
+        }
         if known.synced == PermissionSynced::ReadTooSlow {
             warn!(policy = %policy.owner.name, "{READ_TOO_SLOW}");
         }

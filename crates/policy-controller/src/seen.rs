@@ -94,8 +94,10 @@ impl Managed {
 pub type Fingerprint = [u8; 32];
 
 /// A managed object as the cache keeps it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagedCached {
+    /// Which version it is.
+    pub version: String,
     /// Its content; none if it cannot be parsed.
     pub said: Option<Fingerprint>,
     /// It is being deleted.

@@ -13,10 +13,11 @@ use service_kit::{
     watches::{Change, Guarded, Labelled, Named, WatchMetrics},
 };
 
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use crate::{
-    cache::{Job, PolicyCached, Wakes, World},
+    cache::{Job, PolicyCached, Wakes, World, own_writes::UNSEEN},
     observe::{job_in, managed_by_us},
     parsers::Strict,
     plan::objects::{of_binding, of_role},
@@ -65,12 +66,25 @@ impl PolicyFeeds {
         );
         let configured = ready.iter().map(|it| it.part("configuration")).collect();
         feeds.beside(self.clone().configuration(configured, stop.clone()));
+        feeds.beside(self.clone().late_writes(stop.clone()));
         feeds.run(stop.clone())
     }
 
     fn wake(&self, wakes: Wakes) {
         for (job, urgency) in wakes {
             self.queue.wake(job, urgency);
+        }
+    }
+
+    /// Has the policies looked at of whose writes no event comes.
+    async fn late_writes(self, stop: Stop) {
+        loop {
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = sleep(UNSEEN / 2) => {}
+            }
+            let late = self.world.write().forget_late(Instant::now());
+            self.wake(late);
         }
     }
 
@@ -145,9 +159,11 @@ impl PolicyFeeds {
         match change {
             Change::There(name, object) => {
                 let job = job_in(object.meta());
+                let metadata = object.meta();
                 let cached = ManagedCached {
+                    version: metadata.resource_version.clone().unwrap_or_default(),
                     said: object.object.as_ref().ok().map(said),
-                    terminating: object.meta().deletion_timestamp.is_some(),
+                    terminating: metadata.deletion_timestamp.is_some(),
                 };
                 let uid = job.as_ref().map(|it| it.uid.as_str());
                 state.object(kind, &name, uid.map(|uid| (uid, cached)))

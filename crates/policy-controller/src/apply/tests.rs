@@ -65,7 +65,8 @@ const fn given(write: Write) -> WriteStep {
 }
 
 async fn apply(applier: &Applier, steps: &[WriteStep]) -> Result<(), ApplyError> {
-    applier.apply(&job(), steps, Instant::now()).await
+    let result = applier.apply(&job(), steps, Instant::now()).await;
+    result.map(drop)
 }
 
 /// Of one write of each verb: the word of its failure, empty if there is none, and its message.
@@ -86,7 +87,8 @@ async fn each_write(applier: &Applier) -> [(&'static str, String); 4] {
         apply(applier, &[delete(ManagedKind::Role, "x", old())]).await,
         applier
             .status(&policy, &AccessPolicyStatus::default())
-            .await,
+            .await
+            .map(drop),
     ]
     .map(|result| match result.map_err(ReconcileError::from) {
         Ok(()) => ("", String::new()),
@@ -264,4 +266,85 @@ async fn the_role_of_a_binding_that_stays_is_not_deleted() {
         assert_eq!(apply(&applier, &steps).await.is_err(), stays);
         assert_eq!(server.get("roles", OWN, "x").is_some(), stays);
     }
+}
+
+#[test]
+fn only_what_the_api_server_stored_as_sent_counts_before_its_event() {
+    type Change = fn(&mut Role);
+    let changes: [(Change, bool); 4] = [
+        (
+            |it| it.metadata.resource_version = Some("7".to_owned()),
+            true,
+        ),
+        // Such labels say nothing about access.
+        (
+            |it| {
+                let labels = it.metadata.labels.get_or_insert_default();
+                labels.insert("a".to_owned(), "b".to_owned());
+            },
+            true,
+        ),
+        (|it| it.rules = None, false),
+        (
+            |it| {
+                it.metadata.deletion_timestamp =
+                    serde_json::from_value(json!("2026-03-01T10:00:00Z")).unwrap();
+            },
+            false,
+        ),
+    ];
+    let sent: Role = serde_json::from_value(role("x", &managed_for("uid-p"))).unwrap();
+    for (number, (change, counts)) in changes.into_iter().enumerate() {
+        let mut stored = sent.clone();
+        change(&mut stored);
+        let new = NewVersion::of(&stored, &sent);
+        assert_eq!(new.said.is_some(), counts, "{number}");
+    }
+}
+
+#[tokio::test]
+async fn a_look_knows_the_last_version_of_each_object_that_it_wrote_and_left() {
+    let server = api_server();
+    let labels = managed_for("uid-p");
+    let [changed, deleted] =
+        ["changed", "deleted"].map(|name| pin(&server.create(role(name, &labels))));
+    let change = |name: &str, verb: &str| {
+        let mut object: Role = serde_json::from_value(role(name, &labels)).unwrap();
+        object.rules.as_mut().unwrap()[0].verbs = vec![verb.to_owned()];
+        WrittenObject::Role(object)
+    };
+    let steps = [
+        given(Write::Change(change("changed", "list"), changed.clone())),
+        given(Write::Change(change("changed", "watch"), changed.clone())),
+        given(Write::Change(change("deleted", "list"), deleted.clone())),
+        delete(ManagedKind::Role, "deleted", deleted),
+        given(Write::Create(change("new", "get"))),
+    ];
+    let applier = reconciler(&server).applier;
+    let own = applier.apply(&job(), &steps, Instant::now()).await.unwrap();
+    let version = |name: &str| pin(&server.get("roles", OWN, name).unwrap()).version;
+    let found: Vec<_> = own
+        .iter()
+        .map(|it| {
+            let OwnVersions { before, made } = &it.versions;
+            (
+                it.key.1.as_str(),
+                before.clone(),
+                made.len(),
+                made.last().cloned(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (
+                "changed",
+                Some(changed.version),
+                2,
+                Some(version("changed"))
+            ),
+            ("new", None, 1, Some(version("new"))),
+        ]
+    );
 }

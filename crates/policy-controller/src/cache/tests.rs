@@ -199,10 +199,11 @@ fn what_holds_something_is_urgent_and_what_was_relabelled_concerns_both() {
     let mut state = world();
     let name = Name::new("tools", "policy-user");
     let object = ManagedCached {
+        version: String::new(),
         said: None,
         terminating: false,
     };
-    let wakes = state.object(ManagedKind::Role, &name, Some(("user", object)));
+    let wakes = state.object(ManagedKind::Role, &name, Some(("user", object.clone())));
     assert_eq!(wakes, [(job("user"), Urgency::Urgent)]);
     assert_eq!(state.managed(&job("user")).len(), 1);
     let wakes = state.object(ManagedKind::Role, &name, Some(("group", object)));

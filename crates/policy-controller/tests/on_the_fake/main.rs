@@ -20,6 +20,7 @@ mod classes;
 mod follows;
 mod hands;
 mod long;
+mod looks;
 mod old;
 mod oracle;
 mod random;

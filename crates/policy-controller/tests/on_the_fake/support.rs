@@ -311,10 +311,15 @@ impl Cluster {
 
     /// How many lists of a kind controllers asked for since that many entries of the log.
     pub(crate) fn lists_of(&self, resource: &str, since: usize) -> usize {
+        self.calls_of(Verb::List, resource, since)
+    }
+
+    /// The same of another verb.
+    pub(crate) fn calls_of(&self, verb: Verb, resource: &str, since: usize) -> usize {
         let entries = self.server.log_since(since);
         let calls = entries.iter().filter_map(call);
-        let lists = calls.filter(|it| it.point.verb == Verb::List && it.point.resource == resource);
-        lists.count()
+        let calls = calls.filter(|it| it.point.verb == verb && it.point.resource == resource);
+        calls.count()
     }
 
     pub(crate) fn now(&self) -> usize {

@@ -51,6 +51,7 @@ fn a_policy_is_settled_while_both_objects_and_the_status_are_as_wanted() {
     let wanted = wanted(&policy(), OWN, around().seen());
     let cached = |kind, name: &String, said| {
         let object = ManagedCached {
+            version: String::new(),
             said: Some(said),
             terminating: false,
         };
@@ -72,6 +73,7 @@ fn a_policy_is_settled_while_both_objects_and_the_status_are_as_wanted() {
             (
                 "going",
                 ManagedCached {
+                    version: String::new(),
                     terminating: true,
                     ..*object
                 },
@@ -79,6 +81,7 @@ fn a_policy_is_settled_while_both_objects_and_the_status_are_as_wanted() {
             (
                 "not readable",
                 ManagedCached {
+                    version: String::new(),
                     said: None,
                     ..*object
                 },
@@ -86,6 +89,7 @@ fn a_policy_is_settled_while_both_objects_and_the_status_are_as_wanted() {
             (
                 "changed",
                 ManagedCached {
+                    version: String::new(),
                     said: Some([0; 32]),
                     ..*object
                 },
@@ -98,7 +102,7 @@ fn a_policy_is_settled_while_both_objects_and_the_status_are_as_wanted() {
         let mut without = there.clone();
         without.remove(key);
         assert!(!is_settled(&without, 1, Some(&status)), "no {key:?}");
-        without.insert((key.0, "other".to_owned()), *object);
+        without.insert((key.0, "other".to_owned()), object.clone());
         assert!(!is_settled(&without, 1, Some(&status)), "another {key:?}");
     }
 }
