@@ -19,13 +19,25 @@ impl RequestTuple {
     /// The tuple of a request. None without a pod UID: such a request has no duplicates.
     #[must_use]
     pub fn of(spec: &AccessRequestSpec) -> Option<Self> {
-        let uid = spec.context.object_ref.uid.clone();
-        Some(Self {
-            pod_uid: uid.filter(|uid| !uid.is_empty())?,
-            subject_namespace: spec.subject_namespace().to_owned(),
-            subject: spec.subject.name.clone(),
-            connector: spec.connector_ref.name.clone(),
-            permission: spec.permission,
+        let subject = (spec.subject_namespace(), spec.subject.name.as_str());
+        let uid = spec.context.object_ref.uid.as_deref()?;
+        Self::new(uid, subject, &spec.connector_ref.name, spec.permission)
+    }
+
+    /// From its parts: the UID of the pod, namespace and name of the subject, the connector and the permission.
+    #[must_use]
+    pub fn new(
+        pod_uid: &str,
+        (subject_namespace, subject): (&str, &str),
+        connector: &str,
+        permission: Permission,
+    ) -> Option<Self> {
+        (!pod_uid.is_empty()).then(|| Self {
+            pod_uid: pod_uid.to_owned(),
+            subject_namespace: subject_namespace.to_owned(),
+            subject: subject.to_owned(),
+            connector: connector.to_owned(),
+            permission,
         })
     }
 }

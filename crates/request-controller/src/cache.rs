@@ -5,13 +5,17 @@
 //! read. A grant takes the request itself from here where its first write confirms the version.
 
 mod gated;
+mod grants;
 mod index;
+mod kept_request;
 mod kind_objects;
 mod kinds;
 mod links;
+mod packed_text;
 mod policies;
 mod request_room;
 mod requests;
+mod shared;
 mod sought;
 mod standing;
 
@@ -24,7 +28,7 @@ use std::{
 };
 
 use connectors_api::{
-    AccessPolicy, AccessRequest, AccessRequestCondition,
+    AccessPolicy, AccessRequest,
     access_policy::ObjectKind,
     access_request::Phase,
     check_selector::CompiledPolicy,
@@ -41,6 +45,8 @@ use crate::{
 };
 
 pub use gated::{GatePlace, GatedPods};
+pub use grants::GrantCache;
+pub use kept_request::{KeptRequest, RequestHead};
 pub use kind_objects::KindObject;
 pub use kinds::{Keeps, KindCache, KindState};
 pub use links::{Link, Links};
@@ -121,9 +127,7 @@ pub struct State {
     /// Labels of namespaces.
     pub namespaces: BTreeMap<String, Labels>,
     /// Managed Roles and RoleBindings.
-    pub grants: BTreeMap<(GrantKind, Name), Arc<Managed>>,
-    /// The keys of `grants` by the UID of the request in their label.
-    pub grants_of: BTreeMap<String, BTreeSet<(GrantKind, Name)>>,
+    pub grants: GrantCache,
     /// Kinds of check objects.
     pub kinds: BTreeMap<ObjectKind, KindCache>,
     /// The objects between pods and approvals that requests depend on.
@@ -216,7 +220,6 @@ impl State {
             accounts,
             namespaces,
             grants,
-            grants_of,
             kinds,
             links,
             sought,
@@ -232,12 +235,11 @@ impl State {
             pods.len(),
             accounts.len(),
             namespaces.len(),
-            grants.len(),
-            grants_of.len(),
             kinds.len(),
             weights.sum(),
             standing.count(),
         ]);
+        census.extend(grants.census());
         census.extend(sought.census());
         census.extend(links.census());
         census.extend(gated.census());
@@ -263,7 +265,7 @@ impl State {
         request: Result<Arc<AccessRequest>, Unreadable>,
     ) -> Wakes {
         self.revision += 1;
-        let before = self.requests.readable(name).map(|it| gate_state(it));
+        let before = self.requests.head(name).map(GateState::of);
         let line = self.requests.waiting_line(name);
         let uid = |state: &Self| state.requests.get(name).and_then(|it| it.uid.clone());
         let known = uid(self);
@@ -281,10 +283,10 @@ impl State {
         let left = line.filter(|line| self.requests.waiting_line(name).as_ref() != Some(line));
         wakes.extend(self.next_in(left));
         // What a request waits for is no matter of the gate.
-        let settled = self.requests.readable(name);
+        let settled = self.requests.head(name);
         let settled = settled.filter(|_| !self.requests.is_waiting(name));
-        let settled = settled.filter(|it| before != Some(gate_state(it)));
-        wakes.extend(settled.and_then(|request| self.gate_of(request)));
+        let settled = settled.filter(|it| before != Some(GateState::of(it)));
+        wakes.extend(settled.and_then(|head| self.gate_of(head)));
         wakes
     }
 
@@ -295,13 +297,12 @@ impl State {
     }
 
     /// The job of the gate of a request's pod, if the pod has one.
-    fn gate_of(&self, request: &AccessRequest) -> Option<(Job, Urgency)> {
-        let uid = request.spec.context.object_ref.uid.as_deref();
-        self.gated.wake_of(&pod_of(request), uid)
+    fn gate_of(&self, head: &RequestHead) -> Option<(Job, Urgency)> {
+        self.gated.wake_of(&head.pod, head.pod_uid.as_deref())
     }
 
     /// A request is gone: its grants and its duplicates must be reconciled.
-    pub fn request_gone(&mut self, name: &Name) -> (Option<Arc<AccessRequest>>, Wakes) {
+    pub fn request_gone(&mut self, name: &Name) -> (Option<KeptRequest>, Wakes) {
         self.revision += 1;
         let others = self.requests.tuple_of(name);
         let line = self.requests.waiting_line(name);
@@ -316,7 +317,7 @@ impl State {
         }
         wakes.extend(uid.iter().flat_map(|uid| self.grants_under(uid)));
         let request = gone.and_then(|it| it.request.ok());
-        wakes.extend(request.as_ref().and_then(|it| self.gate_of(it)));
+        wakes.extend(request.as_ref().and_then(|it| self.gate_of(&it.head)));
         (request, wakes)
     }
 
@@ -331,17 +332,19 @@ impl State {
     /// The managed objects of the request with this UID.
     #[must_use]
     pub fn grants_under(&self, uid: &str) -> Wakes {
-        let grants = self.grants_of.get(uid).into_iter().flatten();
-        grants
-            .map(|(kind, name)| (Job::Grant(name.clone()), self.urgency_of(*kind, name)))
-            .collect()
+        let grants = self.grants.of_request(uid).into_iter();
+        let wake = |(kind, name)| {
+            let urgency = self.urgency_of(kind, &name);
+            (Job::Grant(name), urgency)
+        };
+        grants.map(wake).collect()
     }
 
     /// The lane of a look at a managed object. A Role to which no RoleBinding refers gives nothing, so it waits behind
     /// what may have to be revoked.
     fn urgency_of(&self, kind: GrantKind, name: &Name) -> Urgency {
-        let binding = (GrantKind::RoleBinding, name.clone());
-        if kind == GrantKind::RoleBinding || self.grants.contains_key(&binding) {
+        let is_bound = || self.grants.has(GrantKind::RoleBinding, name);
+        if kind == GrantKind::RoleBinding || is_bound() {
             Urgency::Urgent
         } else {
             Urgency::Normal
@@ -415,7 +418,7 @@ impl State {
         let pods = self.requests.of_pod_namespace(&name.namespace);
         let concerned: Vec<_> = pods
             .filter(|it| changed && self.requests.is_waiting(it))
-            .filter(|it| self.requests.account(it) == Some(&name.name))
+            .filter(|it| self.requests.account(it) == Some(name.name.as_str()))
             .cloned()
             .collect();
         self.requests.wakes(concerned)
@@ -436,31 +439,15 @@ impl State {
     /// look: this controller has just written it. An event of the request wakes the request, which removes what it
     /// does not describe any more. While that watch is silent, the sweep does.
     pub fn grant(&mut self, kind: GrantKind, name: &Name, grant: Option<&Managed>) -> Wakes {
-        let key = (kind, name.clone());
-        let label = connectors_api::labels::ACCESS_REQUEST_UID;
-        let uid = |it: &Managed| it.label(label).unwrap_or_default().to_owned();
-        let before = match grant {
-            Some(grant) => self.grants.insert(key.clone(), Arc::new(grant.clone())),
-            None => self.grants.remove(&key),
-        };
-        let before = before.map(|it| uid(&it));
-        if let Some(before) = &before
-            && let Some(keys) = self.grants_of.get_mut(before)
-        {
-            keys.remove(&key);
-            if keys.is_empty() {
-                self.grants_of.remove(before);
-            }
-        }
+        let before = self.grants.set(kind, name, grant);
         let mut wakes = Wakes::new();
         if let Some(grant) = grant {
-            let uid = uid(grant);
-            let request = self.requests.by_uid(&uid);
-            let request = request.and_then(|it| self.requests.readable(it));
-            if !request.is_some_and(|it| grant::is_described(grant, it)) {
+            let uid = grant.label(connectors_api::labels::ACCESS_REQUEST_UID);
+            let request = self.requests.by_uid(uid.unwrap_or_default());
+            let request = request.and_then(|it| self.requests.readable(it)?.read());
+            if !request.is_some_and(|it| grant::is_described(grant, &it)) {
                 wakes.push((Job::Grant(name.clone()), self.urgency_of(kind, name)));
             }
-            self.grants_of.entry(uid).or_default().insert(key);
         }
         let requests = before.iter().filter_map(|uid| self.requests.by_uid(uid));
         let requests: Vec<_> = requests.cloned().collect();
@@ -470,19 +457,23 @@ impl State {
 }
 
 /// The fields of a request that a gate is decided on, and the UID: another request of the same name is news.
-fn gate_state(request: &AccessRequest) -> (Option<String>, bool, Option<Phase>, Option<String>) {
-    let metadata = &request.metadata;
-    let status = request.status.as_ref();
-    (
-        metadata.uid.clone(),
-        metadata.deletion_timestamp.is_some(),
-        status.and_then(|it| it.phase),
-        status.and_then(|it| {
-            let mut conditions = it.conditions.iter();
-            let ready = conditions.find(|it| it.type_ == AccessRequestCondition::Ready);
-            ready.map(|it| it.reason.clone())
-        }),
-    )
+#[derive(PartialEq, Eq)]
+struct GateState {
+    uid: Option<Arc<str>>,
+    is_going: bool,
+    phase: Option<Phase>,
+    ready: Option<Box<str>>,
+}
+
+impl GateState {
+    fn of(head: &RequestHead) -> Self {
+        Self {
+            uid: head.uid.clone(),
+            is_going: head.is_going,
+            phase: head.phase,
+            ready: head.ready.clone(),
+        }
+    }
 }
 
 fn put<K: Ord>(map: &mut BTreeMap<K, Labels>, key: K, labels: Option<Labels>) -> bool {

@@ -22,10 +22,27 @@ const LONGEST: usize = 2 * LARGEST;
 /// An object of some kind.
 #[derive(Clone, Debug)]
 pub struct CheckObject {
-    metadata: ObjectMeta,
+    name: Box<str>,
+    uid: Option<Box<str>>,
+    is_going: bool,
+    /// In the order of their keys.
+    labels: Box<[(Box<str>, Box<str>)]>,
     /// The object as JSON without `managedFields`. None if it is too large to be a check.
     text: Option<Arc<str>>,
 }
+
+/// An object with the metadata by which a watch or a list names it.
+#[derive(Clone, Debug)]
+pub struct NamedCheck {
+    metadata: ObjectMeta,
+    /// The object.
+    pub object: CheckObject,
+}
+
+/// The approximate size of a label without its texts.
+const LABEL: usize = 64;
+/// The approximate size of an object without its texts.
+const WITHOUT_TEXT: usize = 256;
 
 #[derive(Deserialize)]
 struct MetadataOnly {
@@ -42,19 +59,20 @@ impl CheckObject {
     /// Whether it is being deleted, which counts as deleted.
     #[must_use]
     pub const fn is_going(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
+        self.is_going
     }
 
     /// The value of a label.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {
-        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+        let found = self.labels.binary_search_by(|(it, _)| it.as_ref().cmp(key));
+        Some(&self.labels[found.ok()?].1)
     }
 
     /// The labels and their values.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
-        let labels = self.metadata.labels.iter().flatten();
-        labels.map(|(key, value)| (key.as_str(), value.as_str()))
+        let labels = self.labels.iter();
+        labels.map(|(key, value)| (key.as_ref(), value.as_ref()))
     }
 
     /// The same object with the kind of the list that contained it.
@@ -69,10 +87,16 @@ impl CheckObject {
         self
     }
 
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The UID, which distinguishes the object from another one of the same name.
     #[must_use]
     pub fn uid(&self) -> Option<&str> {
-        self.metadata.uid.as_deref()
+        self.uid.as_deref()
     }
 
     /// The text parsed into a tree, which should be dropped soon.
@@ -84,21 +108,13 @@ impl CheckObject {
     /// The approximate size in memory.
     #[must_use]
     pub fn weight(&self) -> usize {
-        let labels = self.metadata.labels.iter().flatten();
+        let labels = self.labels();
         let labels: usize = labels
-            .map(|(key, value)| key.len() + value.len() + 64)
+            .map(|(key, value)| key.len() + value.len() + LABEL)
             .sum();
-        let names = [
-            &self.metadata.name,
-            &self.metadata.namespace,
-            &self.metadata.uid,
-        ];
-        let names: usize = names
-            .iter()
-            .filter_map(|it| it.as_ref())
-            .map(String::len)
-            .sum();
-        labels + names + self.text.as_ref().map_or(0, |it| it.len()) + 512
+        let uid = self.uid.as_ref().map_or(0, |it| it.len());
+        let text = self.text.as_ref().map_or(0, |it| it.len());
+        labels + self.name.len() + uid + text + WITHOUT_TEXT
     }
 
     /// The same object without its text: it exists, but must be read live to be checked.
@@ -113,8 +129,8 @@ impl CheckObject {
 #[derive(Clone, Copy, Debug)]
 pub enum AsText {}
 
-impl Parse<CheckObject> for AsText {
-    fn parse(json: &str) -> Result<CheckObject, String> {
+impl Parse<NamedCheck> for AsText {
+    fn parse(json: &str) -> Result<NamedCheck, String> {
         let MetadataOnly { metadata } = Plain::parse(json)?;
         let text = if json.len() > LONGEST {
             None
@@ -128,27 +144,38 @@ impl Parse<CheckObject> for AsText {
             let text = Value::Object(object).to_string();
             (text.len() <= LARGEST).then(|| text.into())
         };
-        Ok(CheckObject {
-            metadata: kept(metadata),
+        let ObjectMeta {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            labels,
+            deletion_timestamp,
+            ..
+        } = metadata;
+        let labels = labels.into_iter().flatten();
+        let object = CheckObject {
+            name: name.as_deref().unwrap_or_default().into(),
+            uid: uid.as_deref().map(Box::from),
+            is_going: deletion_timestamp.is_some(),
+            labels: labels
+                .map(|(key, value)| (key.into(), value.into()))
+                .collect(),
             text,
-        })
+        };
+        let metadata = ObjectMeta {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            deletion_timestamp,
+            ..ObjectMeta::default()
+        };
+        Ok(NamedCheck { metadata, object })
     }
 }
 
-/// The metadata that select and identify an object; annotations and owners stay in the text.
-fn kept(metadata: ObjectMeta) -> ObjectMeta {
-    ObjectMeta {
-        name: metadata.name,
-        namespace: metadata.namespace,
-        uid: metadata.uid,
-        resource_version: metadata.resource_version,
-        labels: metadata.labels,
-        deletion_timestamp: metadata.deletion_timestamp,
-        ..ObjectMeta::default()
-    }
-}
-
-impl Resource for CheckObject {
+impl Resource for NamedCheck {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 
@@ -184,7 +211,7 @@ mod tests {
     use super::*;
 
     fn parsed(object: &Value) -> CheckObject {
-        AsText::parse(&object.to_string()).unwrap()
+        AsText::parse(&object.to_string()).unwrap().object
     }
 
     #[test]
@@ -237,7 +264,7 @@ mod tests {
         for (length, is_parsed) in [(LONGEST, true), (LONGEST + 1, false)] {
             let json = notes(length - notes(0).len());
             assert_eq!(json.len(), length);
-            let read: CheckObject = AsText::parse(&json).unwrap();
+            let read: CheckObject = AsText::parse(&json).unwrap().object;
             assert_eq!(read.text().is_some(), is_parsed, "{length}");
         }
     }
@@ -246,26 +273,35 @@ mod tests {
     #[test]
     fn an_object_keeps_the_metadata_that_select_and_identify_it_and_no_other() {
         let mut metadata = json!({
-            "name": "a", "namespace": "apps", "uid": "u", "resourceVersion": "7", "labels": {"run": "r"},
+            "name": "a", "namespace": "apps", "uid": "u", "resourceVersion": "7",
             "deletionTimestamp": "2026-03-01T10:00:00Z",
         });
         let kept: ObjectMeta = serde_json::from_value(metadata.clone()).unwrap();
         metadata["annotations"] = json!({"x": "y"});
         metadata["finalizers"] = json!(["f"]);
-        let mut read = parsed(&json!({"metadata": metadata}));
+        metadata["labels"] = json!({"run": "r", "app": "a", "z": "z"});
+        let object = json!({"metadata": metadata}).to_string();
+        let mut read: NamedCheck = AsText::parse(&object).unwrap();
         assert_eq!(*read.meta(), kept);
         read.meta_mut().uid = Some("v".to_owned());
-        assert_eq!(read.uid(), Some("v"));
+        assert_eq!(read.meta().uid.as_deref(), Some("v"));
+        let object = read.object;
+        assert_eq!((object.name(), object.uid()), ("a", Some("u")));
+        assert!(object.is_going());
+        let labels: Vec<_> = object.labels().collect();
+        assert_eq!(labels, [("app", "a"), ("run", "r"), ("z", "z")]);
+        let found = ["app", "run", "z", "s"].map(|key| object.label(key));
+        assert_eq!(found, [Some("a"), Some("r"), Some("z"), None]);
     }
 
     #[test]
     fn an_object_is_of_the_resource_as_which_it_is_read() {
         let of = ApiResource::erase::<ConfigMap>(&());
         let words = [
-            CheckObject::kind(&of),
-            CheckObject::group(&of),
-            CheckObject::version(&of),
-            CheckObject::plural(&of),
+            NamedCheck::kind(&of),
+            NamedCheck::group(&of),
+            NamedCheck::version(&of),
+            NamedCheck::plural(&of),
         ];
         assert_eq!(words, ["ConfigMap", "", "v1", "configmaps"]);
     }
@@ -273,13 +309,13 @@ mod tests {
     #[test]
     fn the_weight_of_an_object_is_that_of_its_labels_names_and_text() {
         let read = parsed(&json!({"metadata": {
-            "name": "a", "namespace": "bb", "uid": "ccc", "labels": {"run": "r1", "team": "x"},
+            "name": "a", "uid": "ccc", "labels": {"run": "r1", "team": "x"},
         }}));
-        let labels = "run".len() + "r1".len() + 64 + "team".len() + "x".len() + 64;
-        let names = ["a", "bb", "ccc"].concat().len();
+        let labels = "run".len() + "r1".len() + LABEL + "team".len() + "x".len() + LABEL;
+        let names = ["a", "ccc"].concat().len();
         let text = read.text().unwrap().len();
-        assert_eq!(read.weight(), labels + names + text + 512);
-        assert_eq!(read.without_text().weight(), labels + names + 512);
+        assert_eq!(read.weight(), labels + names + text + WITHOUT_TEXT);
+        assert_eq!(read.without_text().weight(), labels + names + WITHOUT_TEXT);
     }
 
     #[test]

@@ -133,7 +133,9 @@ fn change(state: &mut State, dice: &mut StdRng, number: usize, all_goes: Option<
             state.grant(GrantKind::Role, &name, is_there.then_some(&role))
         }
         _ => {
-            let object = AsText::parse(r#"{"metadata": {"labels": {"run": "1"}}}"#).unwrap();
+            let object = AsText::parse(r#"{"metadata": {"labels": {"run": "1"}}}"#)
+                .unwrap()
+                .object;
             let object = if number.is_multiple_of(9) {
                 Err(unreadable())
             } else {

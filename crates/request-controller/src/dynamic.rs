@@ -23,7 +23,7 @@ use tracing::info;
 use crate::{
     cache::{Job, Keeps, KindState, Wakes, World},
     check_kinds,
-    check_object::{AsText, CheckObject},
+    check_object::{AsText, NamedCheck},
 };
 
 /// The interval of looking for new kinds in policies.
@@ -161,7 +161,7 @@ impl One {
             metrics: &self.metrics,
         };
         self.becomes(KindState::Listing(resource.clone()));
-        let api: Api<Guarded<CheckObject, AsText>> = Api::all_with(self.client.clone(), &resource);
+        let api: Api<Guarded<NamedCheck, AsText>> = Api::all_with(self.client.clone(), &resource);
         let mut events = Box::pin(watch.start(api));
         let mut changes = Changes::default();
         let mut recheck = Box::pin(sleep(RECHECK));
@@ -197,10 +197,10 @@ impl One {
         }
     }
 
-    fn changed(&self, resource: &ApiResource, change: Change<Guarded<CheckObject, AsText>>) {
+    fn changed(&self, resource: &ApiResource, change: Change<Guarded<NamedCheck, AsText>>) {
         let (name, object) = match change {
             Change::There(name, object) => {
-                let object = object.object.map(|it| it.of_kind(resource));
+                let object = object.object.map(|it| it.object.of_kind(resource));
                 (name, Some(object))
             }
             Change::Gone(name) => (name, None),
@@ -234,7 +234,7 @@ pub(crate) async fn find(client: &Client, wanted: &ObjectKind) -> Option<FoundKi
         Served::ClusterScoped => return Some(FoundKind::Not(KindState::NotNamespaced)),
         Served::Namespaced(resource) => resource,
     };
-    let api: Api<Guarded<CheckObject, AsText>> = Api::all_with(client.clone(), &resource);
+    let api: Api<Guarded<NamedCheck, AsText>> = Api::all_with(client.clone(), &resource);
     let params = ListParams::default().limit(1);
     match timeout(LIMIT, api.list(&params)).await {
         Ok(Ok(_)) => Some(FoundKind::Readable(resource)),
@@ -361,7 +361,7 @@ mod tests {
         decide(&world, "p", &[CONFIG_MAPS]);
         sleep(2 * NOTICE).await;
         let (kind, name) = (kind("v1", "ConfigMap"), Name::new("apps", "a"));
-        let object = AsText::parse(r#"{"metadata": {}}"#).unwrap();
+        let object = AsText::parse(r#"{"metadata": {}}"#).unwrap().object;
         let _ = world.write().object(&kind, &name, Some(Ok(object)));
         for (other, pause) in [("q", Duration::ZERO), ("r", NARROW)] {
             sleep(pause).await;

@@ -11,10 +11,11 @@ use connectors_api::{
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::seen::{GrantKind, Managed, ManagedObject};
+use crate::seen::{GrantKind, Managed, ManagedObject, Unread};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -220,7 +221,13 @@ pub fn is_exactly(object: &Managed, grant: &Grant) -> bool {
                 && binding.role_ref.api_group == grant.binding.role_ref.api_group
                 && subjects(binding) == subjects(&grant.binding)
         }
-        ManagedObject::Role(Err(_)) | ManagedObject::RoleBinding(Err(_)) => false,
+        ManagedObject::Kept(kind, Ok(digest)) => {
+            return object.metadata.deletion_timestamp.is_none()
+                && *digest == GrantDigest::of_grant(*kind, grant);
+        }
+        ManagedObject::Role(Err(_))
+        | ManagedObject::RoleBinding(Err(_))
+        | ManagedObject::Kept(_, Err(_)) => false,
     };
     let (is, must) = (&object.metadata, &grant.role.metadata);
     let labelled = must.labels.iter().flatten().all(|(key, value)| {
@@ -269,6 +276,60 @@ fn rules(role: &Role) -> Vec<[&[String]; 5]> {
             ]
         })
         .collect()
+}
+
+/// The digest of all that [`is_exactly`] compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantDigest([u8; 32]);
+
+/// The labels of every managed object.
+const LABELS: [&str; 5] = [
+    labels::MANAGED_BY,
+    labels::ACCESS_REQUEST,
+    labels::ACCESS_REQUEST_UID,
+    labels::ACCESS_POLICY,
+    labels::ACCESS_POLICY_UID,
+];
+
+impl GrantDigest {
+    /// Of an object that exists.
+    pub fn of(object: &Managed) -> Result<Self, Unread> {
+        let metadata = &object.metadata;
+        match &object.object {
+            ManagedObject::Role(Ok(role)) => Ok(Self::of_role(metadata, role)),
+            ManagedObject::RoleBinding(Ok(binding)) => Ok(Self::of_binding(metadata, binding)),
+            ManagedObject::Role(Err(error)) | ManagedObject::RoleBinding(Err(error)) => Err(*error),
+            ManagedObject::Kept(_, digest) => *digest,
+        }
+    }
+
+    fn of_grant(kind: GrantKind, grant: &Grant) -> Self {
+        match kind {
+            GrantKind::Role => Self::of_role(&grant.role.metadata, &grant.role),
+            GrantKind::RoleBinding => Self::of_binding(&grant.binding.metadata, &grant.binding),
+        }
+    }
+
+    fn of_role(metadata: &ObjectMeta, role: &Role) -> Self {
+        Self::of_parts(metadata, rules(role))
+    }
+
+    fn of_binding(metadata: &ObjectMeta, binding: &RoleBinding) -> Self {
+        let role = &binding.role_ref;
+        let role = (&role.api_group, &role.kind, &role.name);
+        Self::of_parts(metadata, (role, subjects(binding)))
+    }
+
+    /// An object with another value of one of the labels has another digest, also where a value is too long for the
+    /// label of a grant. A live read then tells.
+    fn of_parts(metadata: &ObjectMeta, content: impl Serialize) -> Self {
+        let labels = metadata.labels.as_ref();
+        let labels = LABELS.map(|key| labels.and_then(|it| it.get(key)));
+        let name = (&metadata.namespace, &metadata.name);
+        // Lists and texts cannot fail to be written.
+        let text = serde_json::to_vec(&(name, labels, owners(metadata), content));
+        Self(Sha256::digest(text.unwrap_or_default()).into())
+    }
 }
 
 fn subjects(binding: &RoleBinding) -> Vec<(&str, &str, &str, &str)> {

@@ -31,6 +31,8 @@ pub mod events;
 pub mod evidence;
 pub mod grant;
 pub mod lead;
+#[cfg(test)]
+mod memory;
 pub mod metrics;
 pub mod observe;
 pub mod plan;

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use connectors_api::{
     AccessRequest,
-    access_request::{GrantState, MatchedPolicy},
+    access_request::{GrantState, MatchedPolicy, Phase},
     check_selector::CompiledPolicy,
     config::Config,
     request_order,
@@ -49,7 +49,7 @@ use sources::{Applying, ListedPolicy};
 
 use crate::{
     api::{Live, Name},
-    cache::{Labels, World, holds, pod_of},
+    cache::{Labels, RequestHead, World, holds, pod_of},
     evaluator::Evaluator,
     evidence::ListRoom,
     grant::{self, is_terminal},
@@ -178,6 +178,26 @@ impl Observer {
         self.answers.forget(&Name::of(request));
         let (_, uid) = pod_and_uid(request);
         self.pods.forget(uid);
+    }
+
+    /// Remembers a pod and an answer about it, as reconciliations do.
+    #[cfg(test)]
+    pub(crate) fn remember(
+        &self,
+        request: &Name,
+        (policy, pod_uid): (&str, String),
+        pod: &serde_json::Value,
+        said: &evaluation_api::v1::EvaluateChecksResponse,
+    ) {
+        let question = remembered::AnswerKey {
+            request: request.clone(),
+            policy: policy.to_owned(),
+            stage: 1,
+        };
+        let digest = remembered::Digest::of([pod_uid.as_bytes()]);
+        let until = tokio::time::Instant::now();
+        self.answers.put("apps", &question, digest, said, until);
+        self.pods.put("apps", &pod_uid, pod);
     }
 
     /// Observes from the caches. None if the request does not exist.
@@ -518,41 +538,40 @@ impl Observer {
         request: &AccessRequest,
         via: Via,
     ) -> Result<TupleSeen, ObserveError> {
-        let others: Vec<Arc<AccessRequest>> = {
+        let own = request.metadata.uid.as_deref();
+        let others: Vec<(Name, RequestHead)> = {
             let state = self.world.read();
-            let known = state.requests.readable(name);
-            let known = known.and_then(|it| it.metadata.uid.as_ref());
-            let is_behind = state.requests.are_listed() || known != request.metadata.uid.as_ref();
+            let known = state.requests.head(name);
+            let known = known.and_then(|it| it.uid.as_deref());
+            let is_behind = state.requests.are_listed() || known != own;
             if via == Via::Api && is_behind {
                 return Err(ObserveError::Behind(name.clone()));
             }
             let names = state.requests.tuple_of(name).into_iter();
-            names
-                .filter_map(|it| state.requests.readable(&it).cloned())
-                .filter(|it| it.metadata.deletion_timestamp.is_none())
-                .filter(|it| it.metadata.uid != request.metadata.uid)
-                .filter(|it| !is_invalid(it))
+            let heads = names.filter_map(|it| {
+                let head = state.requests.head(&it)?.clone();
+                Some((it, head))
+            });
+            heads
+                .filter(|(_, it)| !it.is_going && it.uid.as_deref() != own)
+                .filter(|(_, it)| it.phase != Some(Phase::Invalid))
                 .collect()
         };
-        if others.is_empty() {
+        let Some((other_name, other)) = others.iter().min_by_key(|(_, it)| it.rank()) else {
             return Ok(TupleSeen::default());
-        }
-        let candidates = others.iter().map(AsRef::as_ref).chain([request]);
-        let decides = request_order::deciding(candidates);
-        let other = decides.filter(|it| it.metadata.uid != request.metadata.uid);
-        let Some(other) = other else {
+        };
+        if request_order::Rank::of(request) < other.rank() {
             return Ok(TupleSeen {
                 decided_by: None,
                 has_others: true,
             });
-        };
-        let other_name = Name::of(other);
+        }
         if via == Via::Api {
             // A request found to be a duplicate is final, so the other one must be confirmed by a live read.
-            let live = self.live.request(&other_name).await?;
+            let live = self.live.request(other_name).await?;
             let there = live.is_some_and(|it| {
                 it.is_ok_and(|it| {
-                    it.metadata.uid == other.metadata.uid
+                    it.metadata.uid.as_deref() == other.uid.as_deref()
                         && it.metadata.deletion_timestamp.is_none()
                         && !is_invalid(&it)
                 })
@@ -565,7 +584,7 @@ impl Observer {
             }
         }
         Ok(TupleSeen {
-            decided_by: Some(other_name.name),
+            decided_by: Some(other_name.name.clone()),
             has_others: true,
         })
     }
@@ -599,7 +618,7 @@ fn was_granted(request: &AccessRequest) -> bool {
 
 fn is_invalid(request: &AccessRequest) -> bool {
     let phase = request.status.as_ref().and_then(|it| it.phase);
-    phase == Some(connectors_api::access_request::Phase::Invalid)
+    phase == Some(Phase::Invalid)
 }
 
 /// True when a request has reached its end.

@@ -6,7 +6,7 @@ mod gate;
 mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -131,7 +131,7 @@ pub struct Reconciler {
     /// The settings that do not depend on a request.
     pub terms: Terms,
     /// The rate limits of events about waiting requests, by name, with their UIDs.
-    pub paces: Mutex<HashMap<Name, (String, Pace)>>,
+    pub paces: Mutex<BTreeMap<Name, (String, Pace)>>,
 }
 
 impl Controller for Reconciler {
@@ -346,11 +346,13 @@ impl Reconciler {
 
     /// Drops everything about a request that is gone.
     pub fn gone(&self, request: &AccessRequest) {
-        self.forget(&Name::of(request));
+        let name = Name::of(request);
+        self.forget(&name);
         self.observer.forget(request);
+        self.queue.forget(&Job::Request(name));
     }
 
-    fn paces(&self) -> MutexGuard<'_, HashMap<Name, (String, Pace)>> {
+    fn paces(&self) -> MutexGuard<'_, BTreeMap<Name, (String, Pace)>> {
         self.paces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

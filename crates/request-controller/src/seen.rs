@@ -17,6 +17,8 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
 
+use crate::grant::GrantDigest;
+
 pub use gate::{GateQuestions, GateSeen, GatedVolumes, MountAccess, RequestMade, WantSeen};
 
 /// The maximum age of the oldest live read when a grant is written.
@@ -301,6 +303,8 @@ pub enum ManagedObject {
     Role(Result<Role, Unread>),
     /// A RoleBinding.
     RoleBinding(Result<RoleBinding, Unread>),
+    /// One of them, as the cache keeps it.
+    Kept(GrantKind, Result<GrantDigest, Unread>),
 }
 
 /// The object exists and is unreadable.
@@ -337,6 +341,7 @@ impl Managed {
         match self.object {
             ManagedObject::Role(_) => GrantKind::Role,
             ManagedObject::RoleBinding(_) => GrantKind::RoleBinding,
+            ManagedObject::Kept(kind, _) => kind,
         }
     }
 

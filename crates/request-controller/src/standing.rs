@@ -19,7 +19,8 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use crate::{
-    cache::{Wakes, World},
+    api::Name,
+    cache::{RequestHead, Wakes, World},
     dynamic::Sink,
     evaluator::{Evaluator, Unanswered},
     seen::StandingSeen,
@@ -67,7 +68,10 @@ impl StandingReviews {
         let waiting = self.world.read().requests.first_in_line(self.most_waiting);
         let mut covered = BTreeSet::new();
         for requests in waiting.chunks(MOST_QUESTIONS) {
-            let questions = requests.iter().map(|it| question(it)).collect();
+            let questions = requests.iter();
+            let questions = questions
+                .map(|(name, head)| question_of(name, head))
+                .collect();
             let answers = timeout(LIMIT, self.evaluator.standing(questions)).await;
             let answers = match answers.unwrap_or(Err(Unanswered::Late(LIMIT))) {
                 Ok(answers) => answers,
@@ -78,10 +82,25 @@ impl StandingReviews {
             };
             let pairs = requests.iter().zip(answers);
             let there = pairs.filter(|(_, answer)| *answer == StandingSeen::There);
-            covered.extend(there.filter_map(|(request, _)| request.metadata.uid.clone()));
+            covered
+                .extend(there.filter_map(|((_, head), _)| head.uid.as_deref().map(str::to_owned)));
         }
         self.world.write().stands(covered)
     }
+}
+
+fn question_of(name: &Name, head: &RequestHead) -> AccessQuestion {
+    AccessQuestion::standing(
+        ServiceAccountName {
+            namespace: head.subject_namespace().to_owned(),
+            name: head.account.as_ref().to_owned(),
+        },
+        ConnectorName {
+            namespace: name.namespace.clone(),
+            name: head.connector.as_ref().to_owned(),
+        },
+        head.permission,
+    )
 }
 
 /// The question whether a standing permission covers a request.

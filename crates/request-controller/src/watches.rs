@@ -26,6 +26,10 @@ use crate::{
     sweep,
 };
 
+/// The objects of one page of a list. A page is in memory as a whole, and its objects are several times as large as what
+/// the caches keep of them.
+const PAGE: u32 = 100;
+
 /// Called with each deleted request that was readable.
 pub type Deleted = Arc<dyn Fn(Arc<AccessRequest>) + Send + Sync>;
 
@@ -79,8 +83,8 @@ impl RequestFeeds {
         stop: Stop,
     ) -> impl Future<Output = ()> + use<> {
         let client = || self.client.clone();
-        let all = Config::default;
-        let managed = || Config::default().labels(&sweep::ours());
+        let all = || Config::default().page_size(PAGE);
+        let managed = || all().labels(&sweep::ours());
         let Caches {
             of_grants,
             complete,
@@ -152,8 +156,8 @@ impl RequestFeeds {
             }
             Change::Gone(name) => {
                 let (gone, wakes) = self.world.write().request_gone(&name);
-                if let Some(gone) = gone {
-                    (self.deleted)(gone);
+                if let Some(gone) = gone.and_then(|it| it.read()) {
+                    (self.deleted)(Arc::new(gone));
                 }
                 wakes
             }

@@ -42,6 +42,7 @@ pub mod shared_cache;
 pub mod shared_reads;
 pub mod shell;
 pub mod shutdown;
+mod spare_room;
 pub mod telemetry;
 pub mod tenant_rests;
 pub mod tls;

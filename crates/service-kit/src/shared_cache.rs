@@ -5,9 +5,13 @@
 //! their bounds.
 
 use std::{
+    borrow::Borrow,
     collections::{BTreeMap, HashMap},
     hash::Hash,
+    sync::Arc,
 };
+
+use crate::spare_room::SpareRoom as _;
 
 /// The bounds of a cache, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +27,7 @@ pub struct CacheBounds {
 pub struct SharedCache<K, V> {
     bounds: CacheBounds,
     entries: HashMap<K, CacheEntry<V>>,
-    tenants: HashMap<String, Tenant<K>>,
+    tenants: HashMap<Arc<str>, Tenant<K>>,
     bytes: usize,
     /// Counts uses, so that a larger number is a later one.
     uses: u64,
@@ -31,7 +35,7 @@ pub struct SharedCache<K, V> {
 
 #[derive(Debug)]
 struct CacheEntry<V> {
-    tenant: String,
+    tenant: Arc<str>,
     bytes: usize,
     used: u64,
     value: V,
@@ -58,7 +62,11 @@ impl<K: Clone + Eq + Hash, V> SharedCache<K, V> {
     }
 
     /// An entry, which counts as used by that.
-    pub fn get(&mut self, key: &K) -> Option<&V> {
+    pub fn get<Q>(&mut self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
         self.uses += 1;
         let entry = self.entries.get_mut(key)?;
         let tenant = self.tenants.get_mut(&entry.tenant)?;
@@ -88,7 +96,9 @@ impl<K: Clone + Eq + Hash, V> SharedCache<K, V> {
             }
         }
         self.uses += 1;
-        let owner = self.tenants.entry(tenant.to_owned()).or_insert(Tenant {
+        let known = self.tenants.get_key_value(tenant);
+        let tenant = known.map_or_else(|| tenant.into(), |(known, _)| Arc::clone(known));
+        let owner = self.tenants.entry(Arc::clone(&tenant)).or_insert(Tenant {
             bytes: 0,
             order: BTreeMap::new(),
         });
@@ -96,7 +106,7 @@ impl<K: Clone + Eq + Hash, V> SharedCache<K, V> {
         owner.order.insert(self.uses, key.clone());
         self.bytes += bytes;
         let entry = CacheEntry {
-            tenant: tenant.to_owned(),
+            tenant,
             bytes,
             used: self.uses,
             value,
@@ -105,8 +115,13 @@ impl<K: Clone + Eq + Hash, V> SharedCache<K, V> {
     }
 
     /// Takes an entry out.
-    pub fn remove(&mut self, key: &K) -> Option<V> {
+    pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
         let entry = self.entries.remove(key)?;
+        self.entries.give_back_room();
         self.bytes -= entry.bytes;
         if let Some(tenant) = self.tenants.get_mut(&entry.tenant) {
             tenant.bytes -= entry.bytes;

@@ -10,7 +10,7 @@ use crate::names::{is_label_key, is_label_value};
 
 /// A valid label value that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LabelValue(String);
+pub struct LabelValue(Box<str>);
 
 /// The text is not a valid label value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -76,13 +76,14 @@ pub enum RenderLabelsError {
 /// Labels that an object must have, each with exactly this value. At least one: an empty selector would match
 /// everything, so it cannot be constructed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RenderedLabels(BTreeMap<String, LabelValue>);
+// In the order of the keys, which are few: a tree would take half a kilobyte for each selection.
+pub struct RenderedLabels(Box<[(Box<str>, LabelValue)]>);
 
 impl LabelValue {
     /// Parses a value.
     pub fn parse(text: &str) -> Result<Self, LabelValueError> {
         if is_label_value(text) {
-            Ok(Self(text.to_owned()))
+            Ok(Self(text.into()))
         } else {
             Err(LabelValueError)
         }
@@ -166,7 +167,7 @@ impl LabelTemplates {
                 template: template.to_string(),
                 error,
             })?;
-            Ok((key.clone(), value))
+            Ok((key.as_str().into(), value))
         };
         self.0
             .iter()
@@ -180,13 +181,13 @@ impl RenderedLabels {
     /// True if the labels that are looked up by key have every value.
     #[must_use]
     pub fn match_found<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
-        let has = |(key, value): (&String, &LabelValue)| label(key) == Some(value.as_str());
+        let has = |(key, value): &(Box<str>, LabelValue)| label(key) == Some(value.as_str());
         !self.0.is_empty() && self.0.iter().all(has)
     }
 
     /// The labels, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &LabelValue)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value))
+        self.0.iter().map(|(key, value)| (key.as_ref(), value))
     }
 }
 

@@ -28,7 +28,7 @@ use std::fmt::Debug;
 use thiserror::Error;
 
 use super::{Name, Strict};
-use crate::check_object::{AsText, CheckObject};
+use crate::check_object::{AsText, CheckObject, NamedCheck};
 use crate::seen::{GrantKind, Managed, ManagedObject, Unread};
 
 /// Reads from the API server.
@@ -206,14 +206,14 @@ impl Live {
 
     /// An object for a check.
     pub async fn check_object(&self, kind: &ApiResource, name: &Name) -> MaybeObject<CheckObject> {
-        let api: Api<Guarded<CheckObject, AsText>> =
+        let api: Api<Guarded<NamedCheck, AsText>> =
             Api::namespaced_with(self.client.clone(), &name.namespace, kind);
         let call = format!("get {} {name}", kind.kind);
         let found = self
             .policy
             .call(call, || gets::find(&api, &name.name))
             .await?;
-        let of_kind = |object: CheckObject| object.of_kind(kind);
+        let of_kind = |it: NamedCheck| it.object.of_kind(kind);
         Ok(found.map(|it| it.object.map(of_kind).map_err(Box::new)))
     }
 
@@ -225,7 +225,7 @@ impl Live {
         labels: &str,
         most: usize,
     ) -> Result<Vec<CheckObject>, NotListed> {
-        let api: Api<Guarded<CheckObject, AsText>> =
+        let api: Api<Guarded<NamedCheck, AsText>> =
             Api::namespaced_with(self.client.clone(), namespace, kind);
         let call = format!("list {} in {namespace}", kind.plural);
         let params = ListParams::default().labels(labels);
@@ -236,7 +236,7 @@ impl Live {
                 let object = object.object.map_err(|unreadable| {
                     NotListed::Unreadable(unreadable.metadata.name.unwrap_or_default())
                 })?;
-                let object = object.of_kind(kind);
+                let object = object.object.of_kind(kind);
                 weight += object.weight();
                 if weight > most {
                     return Err(NotListed::TooMuch(most));
@@ -400,7 +400,7 @@ mod tests {
     #[tokio::test]
     async fn objects_of_a_check_fill_the_limit_exactly_and_one_byte_more_is_too_much() {
         let kind = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
-        let empty = AsText::parse(&item(10, 0).to_string()).unwrap();
+        let empty = AsText::parse(&item(10, 0).to_string()).unwrap().object;
         let empty = empty.of_kind(&kind).weight();
         let count = 32;
         for more in [0, 1] {

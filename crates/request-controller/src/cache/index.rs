@@ -2,29 +2,122 @@
 
 use std::{
     borrow::Borrow,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    iter, option,
 };
 
 use connectors_api::template::RenderedLabels;
 
+/// The values under one key. Most keys have one value. A tree for it would take room for eleven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Values<V> {
+    One(V),
+    Many(BTreeSet<V>),
+}
+
+/// Sets of values by a key.
+pub(super) type Index<K, V> = BTreeMap<K, Values<V>>;
+
+type OneOrMany<'a, V> =
+    iter::Chain<option::IntoIter<&'a V>, iter::Flatten<option::IntoIter<&'a BTreeSet<V>>>>;
+
+impl<V: Ord> Values<V> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(values) => values.len(),
+        }
+    }
+
+    /// The values in their order.
+    pub(super) fn iter(&self) -> OneOrMany<'_, V> {
+        let (one, many) = match self {
+            Self::One(value) => (Some(value), None),
+            Self::Many(values) => (None, Some(values)),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    pub(super) fn contains<W: Ord + ?Sized>(&self, value: &W) -> bool
+    where
+        V: Borrow<W>,
+    {
+        match self {
+            Self::One(known) => known.borrow() == value,
+            Self::Many(values) => values.contains(value),
+        }
+    }
+
+    pub(super) fn first(&self) -> Option<&V> {
+        self.iter().next()
+    }
+
+    fn insert(&mut self, value: V) {
+        match self {
+            Self::One(known) if *known == value => {}
+            Self::One(_) => {
+                let known = std::mem::replace(self, Self::Many(BTreeSet::from([value])));
+                if let (Self::One(known), Self::Many(values)) = (known, self) {
+                    values.insert(known);
+                }
+            }
+            Self::Many(values) => {
+                values.insert(value);
+            }
+        }
+    }
+
+    /// Removes a value. True if none is left.
+    fn remove<W: Ord + ?Sized>(&mut self, value: &W) -> bool
+    where
+        V: Borrow<W>,
+    {
+        match self {
+            Self::One(known) => (*known).borrow() == value,
+            Self::Many(values) => {
+                values.remove(value);
+                if values.len() == 1
+                    && let Some(last) = values.pop_first()
+                {
+                    *self = Self::One(last);
+                }
+                false
+            }
+        }
+    }
+}
+
+impl<'a, V: Ord> IntoIterator for &'a Values<V> {
+    type Item = &'a V;
+    type IntoIter = OneOrMany<'a, V>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
 /// Adds a value under a key.
-pub(super) fn add<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: K, value: V) {
-    index.entry(key).or_default().insert(value);
+pub(super) fn add<K: Ord, V: Ord>(index: &mut Index<K, V>, key: K, value: V) {
+    match index.entry(key) {
+        Entry::Vacant(place) => {
+            place.insert(Values::One(value));
+        }
+        Entry::Occupied(mut values) => values.get_mut().insert(value),
+    }
 }
 
 /// Removes a value under a key, and the key with its last value.
-pub(super) fn take<K, V, Q, W>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &Q, value: &W)
+pub(super) fn take<K, V, Q, W>(index: &mut Index<K, V>, key: &Q, value: &W)
 where
     K: Ord + Borrow<Q>,
     V: Ord + Borrow<W>,
     Q: Ord + ?Sized,
     W: Ord + ?Sized,
 {
-    if let Some(values) = index.get_mut(key) {
-        values.remove(value);
-        if values.is_empty() {
-            index.remove(key);
-        }
+    if let Some(values) = index.get_mut(key)
+        && values.remove(value)
+    {
+        index.remove(key);
     }
 }
 
@@ -33,7 +126,7 @@ pub(super) type Label<'a> = (&'a str, &'a str);
 
 /// Items by the labels that they have, or that they select by.
 #[derive(Clone, Debug)]
-pub(super) struct LabelIndex<T>(BTreeMap<String, BTreeMap<String, BTreeSet<T>>>);
+pub(super) struct LabelIndex<T>(BTreeMap<Box<str>, Index<Box<str>, T>>);
 
 impl<T> Default for LabelIndex<T> {
     fn default() -> Self {
@@ -43,8 +136,8 @@ impl<T> Default for LabelIndex<T> {
 
 impl<T: Ord> LabelIndex<T> {
     pub(super) fn add(&mut self, (key, value): Label<'_>, item: T) {
-        let values = self.0.entry(key.to_owned()).or_default();
-        add(values, value.to_owned(), item);
+        let values = self.0.entry(key.into()).or_default();
+        add(values, value.into(), item);
     }
 
     pub(super) fn take<W>(&mut self, (key, value): Label<'_>, item: &W)
@@ -60,15 +153,24 @@ impl<T: Ord> LabelIndex<T> {
         }
     }
 
-    pub(super) fn get(&self, (key, value): Label<'_>) -> Option<&BTreeSet<T>> {
+    pub(super) fn get(&self, (key, value): Label<'_>) -> Option<&Values<T>> {
         self.0.get(key)?.get(value)
     }
 
-    /// The label of a selection under which the fewest items are: one that all items have tells none from another. A
-    /// selection has at least one label.
-    pub(super) fn rarest<'a>(&self, labels: &'a RenderedLabels) -> Option<Label<'a>> {
+    /// The number of that label of a selection under which the fewest items are: one that all items have tells none from
+    /// another. A selection has at least one label.
+    pub(super) fn rarest(&self, labels: &RenderedLabels) -> usize {
         let labels = labels.iter().map(|(key, value)| (key, value.as_str()));
-        labels.min_by_key(|label| self.get(*label).map_or(0, BTreeSet::len))
+        let counts = labels.map(|label| self.get(label).map_or(0, Values::len));
+        let rarest = counts.enumerate().min_by_key(|(_, count)| *count);
+        rarest.map_or(0, |(number, _)| number)
+    }
+
+    /// The items under the rarest label of a selection.
+    pub(super) fn fewest(&self, labels: &RenderedLabels) -> impl Iterator<Item = &T> {
+        let label = labels.iter().nth(self.rarest(labels));
+        let values = label.and_then(|(key, value)| self.get((key, value.as_str())));
+        values.into_iter().flatten()
     }
 
     /// The items of all labels.
@@ -84,5 +186,39 @@ impl<T: Ord> LabelIndex<T> {
     #[cfg(test)]
     pub(super) fn keys(&self) -> usize {
         self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told<'a>(index: &Index<&'a str, u8>) -> Vec<(&'a str, Vec<u8>)> {
+        let told = |(key, values): (&&'a str, &Values<u8>)| {
+            assert_eq!(values.len(), values.iter().count());
+            assert!(values.len() > 1 || matches!(values, Values::One(_)));
+            (*key, values.iter().copied().collect())
+        };
+        index.iter().map(told).collect()
+    }
+
+    #[test]
+    fn a_key_has_its_values_in_order_and_goes_with_the_last_one() {
+        let mut index = Index::default();
+        for (key, value) in [("a", 2), ("b", 7), ("a", 2), ("a", 1), ("a", 3), ("a", 1)] {
+            add(&mut index, key, value);
+        }
+        assert_eq!(told(&index), [("a", vec![1, 2, 3]), ("b", vec![7])]);
+        assert_eq!(index["a"].first(), Some(&1));
+        take(&mut index, "b", &6);
+        take(&mut index, "c", &6);
+        take(&mut index, "a", &6);
+        take(&mut index, "a", &1);
+        assert_eq!(told(&index), [("a", vec![2, 3]), ("b", vec![7])]);
+        take(&mut index, "a", &3);
+        take(&mut index, "b", &7);
+        assert_eq!(told(&index), [("a", vec![2])]);
+        take(&mut index, "a", &2);
+        assert_eq!(told(&index), []);
     }
 }

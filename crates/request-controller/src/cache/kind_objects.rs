@@ -121,11 +121,11 @@ impl IndexedObject {
 /// The objects of one kind in one namespace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KindObjects {
-    all: BTreeMap<String, IndexedObject>,
+    all: BTreeMap<Arc<str>, IndexedObject>,
     /// The names of the objects by label and value.
-    by_label: LabelIndex<String>,
+    by_label: LabelIndex<Arc<str>>,
     /// The names of those with too many labels.
-    compared: BTreeSet<String>,
+    compared: BTreeSet<Arc<str>>,
     weight: usize,
     /// The objects exceed the limit, so the cache keeps none, and they must be read live.
     overflowed: bool,
@@ -160,10 +160,7 @@ impl KindObjects {
         &self,
         labels: &RenderedLabels,
     ) -> impl Iterator<Item = &Arc<CheckObject>> {
-        let rarest = self.by_label.rarest(labels);
-        let names = rarest.and_then(|label| self.by_label.get(label));
-        let names = names.into_iter().flatten();
-        let found = names.chain(&self.compared);
+        let found = self.by_label.fewest(labels).chain(&self.compared);
         let found = found.filter_map(|name| self.get(name));
         found.filter_map(KindObject::there)
     }
@@ -173,16 +170,19 @@ impl KindObjects {
             return;
         }
         let object = IndexedObject::of(name, object, keeps);
-        let before = self.all.remove(name);
+        let (name, before) = match self.all.remove_entry(name) {
+            Some((name, before)) => (name, Some(before)),
+            None => (name.into(), None),
+        };
         if !before.as_ref().is_some_and(|it| it.is_indexed_as(&object)) {
             if let Some(before) = &before {
-                self.take_from_index(name, before);
+                self.take_from_index(&name, before);
             }
-            self.add_to_index(name, &object);
+            self.add_to_index(&name, &object);
         }
         self.weight += object.weight;
         self.weight -= before.map_or(0, |it| it.weight);
-        self.all.insert(name.to_owned(), object);
+        self.all.insert(name, object);
         if self.weight > MOST_OF_NAMESPACE {
             self.overflow();
         }
@@ -195,15 +195,15 @@ impl KindObjects {
         }
     }
 
-    fn add_to_index(&mut self, name: &str, object: &IndexedObject) {
+    fn add_to_index(&mut self, name: &Arc<str>, object: &IndexedObject) {
         match object.indexed {
             LabelIndexing::Never => {}
             LabelIndexing::Compared => {
-                self.compared.insert(name.to_owned());
+                self.compared.insert(Arc::clone(name));
             }
             LabelIndexing::ByLabel => {
                 for label in object.labels() {
-                    self.by_label.add(label, name.to_owned());
+                    self.by_label.add(label, Arc::clone(name));
                 }
             }
         }
@@ -253,7 +253,7 @@ mod tests {
     fn object(labels: &[(&str, &str)]) -> KindObject {
         let labels: BTreeMap<_, _> = labels.iter().copied().collect();
         let object = json!({"metadata": {"labels": labels}});
-        KindObject::There(Arc::new(AsText::parse(&object.to_string()).unwrap()))
+        KindObject::There(Arc::new(AsText::parse(&object.to_string()).unwrap().object))
     }
 
     fn labels(labels: &[(&str, &str)]) -> RenderedLabels {

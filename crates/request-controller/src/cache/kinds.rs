@@ -363,12 +363,8 @@ impl State {
         let named = named.map(|it| (it, Keeps::All));
         let between = self.policies.kinds_between();
         let between = between.map(|it| (it, Keeps::Linked));
-        let requests = self.requests.all();
-        let held = requests
-            .iter()
-            .filter(|it| self.requests.holds(it))
-            .filter_map(|it| self.requests.get(it))
-            .flat_map(|it| it.kinds.clone());
+        let held = self.requests.held_kinds();
+        let held = held.map(|(kind, keeps)| (kind.clone(), keeps));
         let mut wanted = BTreeMap::new();
         for (kind, keeps) in named.chain(between).chain(held) {
             let known = wanted.entry(kind).or_insert(keeps);

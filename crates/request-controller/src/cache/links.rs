@@ -1,9 +1,10 @@
 //! The objects between pods and approvals that requests depend on, so that a change of one wakes exactly those requests.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeMap, sync::Arc};
 
 use connectors_api::access_policy::ObjectKind;
 
+use super::index::{Index, add, take};
 use crate::api::Name;
 
 /// One object between a pod and an approval.
@@ -21,11 +22,11 @@ const MOST_OF_NAMESPACE: usize = 16 * 1024;
 /// The limit of entries for all namespaces.
 const MOST_OF_ALL: usize = 64 * 1024;
 
-/// Links by request, and requests by link.
+/// Links by request, and requests by link. Both share one copy of each.
 #[derive(Debug, Default)]
 pub struct Links {
-    of_request: BTreeMap<Name, BTreeSet<Link>>,
-    of_link: BTreeMap<Link, BTreeSet<Name>>,
+    of_request: Index<Arc<Name>, Arc<Link>>,
+    of_link: Index<Arc<Link>, Arc<Name>>,
     /// The number of entries by the namespace of the objects, which is the pod's.
     counts: BTreeMap<String, usize>,
 }
@@ -55,13 +56,15 @@ impl Links {
     /// Records that a grant rests on an object. There is always room: a grant rests on few objects, and its end must not
     /// depend on the requests beside it.
     pub fn follow(&mut self, request: &Name, link: Link) {
-        let namespace = link.name.namespace.clone();
-        let requests = self.of_link.entry(link.clone()).or_default();
-        if requests.insert(request.clone()) {
-            *self.counts.entry(namespace).or_default() += 1;
+        if self.has(request, &link) {
+            return;
         }
-        let links = self.of_request.entry(request.clone()).or_default();
-        links.insert(link);
+        let count = self.counts.entry(link.name.namespace.clone());
+        *count.or_default() += 1;
+        let request = shared(&self.of_request, request);
+        let link = shared(&self.of_link, &link);
+        add(&mut self.of_link, Arc::clone(&link), Arc::clone(&request));
+        add(&mut self.of_request, request, link);
     }
 
     fn has(&self, request: &Name, link: &Link) -> bool {
@@ -75,13 +78,8 @@ impl Links {
         request: &Name,
         is_needed: impl Fn(&Link) -> bool,
     ) -> Vec<Link> {
-        let Some(links) = self.of_request.get_mut(request) else {
-            return Vec::new();
-        };
-        let dropped: Vec<_> = links.extract_if(.., |it| !is_needed(it)).collect();
-        if links.is_empty() {
-            self.of_request.remove(request);
-        }
+        let links = self.of_request.get(request).into_iter().flatten();
+        let dropped: Vec<_> = links.filter(|it| !is_needed(it)).cloned().collect();
         let mut unused = Vec::new();
         for link in dropped {
             let namespace = &link.name.namespace;
@@ -91,12 +89,10 @@ impl Links {
                     self.counts.remove(namespace);
                 }
             }
-            if let Some(requests) = self.of_link.get_mut(&link) {
-                requests.remove(request);
-                if requests.is_empty() {
-                    self.of_link.remove(&link);
-                    unused.push(link);
-                }
+            take(&mut self.of_request, request, &*link);
+            take(&mut self.of_link, &*link, request);
+            if !self.of_link.contains_key(&*link) {
+                unused.push(Link::clone(&link));
             }
         }
         unused
@@ -104,7 +100,8 @@ impl Links {
 
     /// The objects that a request depends on.
     pub fn of_request(&self, request: &Name) -> impl Iterator<Item = &Link> {
-        self.of_request.get(request).into_iter().flatten()
+        let links = self.of_request.get(request).into_iter().flatten();
+        links.map(Arc::as_ref)
     }
 
     /// The requests that depend on an object.
@@ -113,7 +110,8 @@ impl Links {
             kind: kind.clone(),
             name: name.clone(),
         };
-        self.of_link.get(&link).into_iter().flatten()
+        let requests = self.of_link.get(&link).into_iter().flatten();
+        requests.map(Arc::as_ref)
     }
 
     /// True when a request depends on an object of a kind in a namespace.
@@ -122,7 +120,7 @@ impl Links {
             kind: kind.clone(),
             name: Name::new(namespace, ""),
         };
-        let mut links = self.of_link.range(first..);
+        let mut links = self.of_link.range::<Link, _>(first..);
         let next = links.next();
         next.is_some_and(|(it, _)| it.kind == *kind && it.name.namespace == namespace)
     }
@@ -132,6 +130,12 @@ impl Links {
     pub(super) fn census(&self) -> [usize; 3] {
         [self.of_request.len(), self.of_link.len(), self.counts.len()]
     }
+}
+
+/// The copy of a key that an index has, or a new one.
+fn shared<K: Ord + Clone, V>(index: &Index<Arc<K>, V>, key: &K) -> Arc<K> {
+    let known = index.get_key_value(key);
+    known.map_or_else(|| Arc::new(key.clone()), |(known, _)| Arc::clone(known))
 }
 
 #[cfg(test)]

@@ -8,32 +8,38 @@ use std::{
 use connectors_api::{
     AccessRequest, AccessRequestSpec,
     access_policy::ObjectKind,
-    access_request::{AccessRequestStatus, GrantState, Phase},
+    access_request::{GrantState, Phase},
     request_order::RequestTuple,
 };
 use jiff::Timestamp;
 use service_kit::{controller::queue::Urgency, watches::Unreadable};
 
 use super::{
-    Job, Keeps, Link, Wakes,
-    index::{add, take},
+    Job, Keeps, KeptRequest, Link, RequestHead, Wakes,
+    index::{Index, Values, add, take},
     request_room::{self, RequestRoom},
+    shared::Shared,
 };
-use crate::{api::Name, grant::is_terminal};
+use crate::api::Name;
+
+/// The kinds of the objects in the evidence of a request. Most requests have the same ones.
+type EvidenceKinds = BTreeMap<ObjectKind, Keeps>;
 
 /// A request as the cache keeps it.
 #[derive(Clone, Debug)]
 pub struct RequestCached {
     /// Its UID.
-    pub uid: Option<String>,
+    pub uid: Option<Arc<str>>,
     /// The request, or the reason why it is unreadable.
-    pub request: Result<Arc<AccessRequest>, Unreadable>,
+    pub request: Result<KeptRequest, Box<Unreadable>>,
     /// The request is too long to be cached with its evidence: reconciliations read it live.
     pub lacks_evidence: bool,
     /// The kinds of the objects in its evidence.
-    pub kinds: BTreeMap<ObjectKind, Keeps>,
+    pub kinds: Arc<EvidenceKinds>,
     /// The room for long requests that it takes.
     room: usize,
+    /// The objects that its grants rest on, as far as they are cached.
+    evidence: Box<[Arc<Link>]>,
 }
 
 /// The numbers of requests.
@@ -49,35 +55,37 @@ pub struct Counts {
     pub revoking_since: Option<Timestamp>,
 }
 
-/// Requests and their indexes.
+/// Requests and their indexes. All of them share one copy of each name.
 #[derive(Default)]
 pub struct RequestCache {
-    all: BTreeMap<Name, RequestCached>,
-    by_uid: BTreeMap<String, Name>,
-    by_pod: BTreeMap<Name, BTreeSet<Name>>,
-    by_pod_namespace: BTreeMap<String, BTreeSet<Name>>,
-    by_namespace: BTreeMap<String, BTreeSet<Name>>,
-    by_connector: BTreeMap<Name, BTreeSet<Name>>,
-    /// By the request's namespace and its tuple.
-    by_tuple: BTreeMap<(String, RequestTuple), BTreeSet<Name>>,
+    all: BTreeMap<Arc<Name>, RequestCached>,
+    by_uid: BTreeMap<Arc<str>, Arc<Name>>,
+    by_pod: Index<Arc<Name>, Arc<Name>>,
+    /// By the UID of the pod: requests of one tuple have it in common.
+    by_pod_uid: Index<Arc<str>, Arc<Name>>,
+    by_connector: Index<Name, Arc<Name>>,
     /// Open requests with a grant by each object of their evidence.
-    by_evidence: BTreeMap<Link, BTreeSet<Name>>,
+    by_evidence: Index<Arc<Link>, Arc<Name>>,
     /// Open requests with a grant whose evidence is not cached, by the kinds of its objects and the namespace of their pods.
-    without_evidence: BTreeMap<(ObjectKind, String), BTreeSet<Name>>,
+    without_evidence: Index<(ObjectKind, String), Arc<Name>>,
     /// Granted requests of which another policy is undecided, by the namespace of their pods.
-    awaiting_more: BTreeMap<String, BTreeSet<Name>>,
+    awaiting_more: Index<String, Arc<Name>>,
     /// True while the list of all requests is being received, in the order of their names.
     listed: bool,
     /// Waiting requests by the namespaces of their connector and their pod, the oldest first.
-    waiting: BTreeMap<(String, String), BTreeSet<RequestPlace>>,
+    waiting: Index<(String, String), RequestPlace>,
     /// Waiting requests beyond the limit of their line, which no other event wakes, by the same namespaces.
-    beyond: BTreeMap<(String, String), BTreeSet<RequestPlace>>,
+    beyond: Index<(String, String), RequestPlace>,
     /// The number of readable requests without access, by the same namespaces. Decided ones stay for hours or days.
     ungranted: BTreeMap<(String, String), usize>,
+    /// The kinds in the evidence of requests, each set once.
+    kinds: Shared<EvidenceKinds>,
+    /// The shapes of the texts of requests, each once.
+    shapes: Shared<str>,
     room: RequestRoom,
 }
 
-type RequestPlace = (Option<Timestamp>, Option<String>, Name);
+type RequestPlace = (Option<Timestamp>, Option<Arc<str>>, Arc<Name>);
 
 impl RequestCache {
     /// True when a request may be missing that is older than a cached one.
@@ -99,8 +107,14 @@ impl RequestCache {
 
     /// The readable request of that name.
     #[must_use]
-    pub fn readable(&self, name: &Name) -> Option<&Arc<AccessRequest>> {
+    pub fn readable(&self, name: &Name) -> Option<&KeptRequest> {
         self.all.get(name)?.request.as_ref().ok()
+    }
+
+    /// The fields of a readable request by which it is found.
+    #[must_use]
+    pub fn head(&self, name: &Name) -> Option<&RequestHead> {
+        self.readable(name).map(|it| &it.head)
     }
 
     /// The number of entries of each map. The exhaustive pattern requires a decision about each new field.
@@ -110,10 +124,8 @@ impl RequestCache {
             all,
             by_uid,
             by_pod,
-            by_pod_namespace,
-            by_namespace,
+            by_pod_uid,
             by_connector,
-            by_tuple,
             listed: _,
             waiting,
             ungranted,
@@ -121,22 +133,24 @@ impl RequestCache {
             without_evidence,
             awaiting_more,
             beyond,
+            kinds,
+            shapes,
             room,
         } = self;
         vec![
             all.len(),
             by_uid.len(),
             by_pod.len(),
-            by_pod_namespace.len(),
-            by_namespace.len(),
+            by_pod_uid.len(),
             by_connector.len(),
-            by_tuple.len(),
             waiting.len(),
             ungranted.len(),
             by_evidence.len(),
             without_evidence.len(),
             awaiting_more.len(),
             beyond.len(),
+            kinds.len(),
+            shapes.len(),
             usize::from(!room.is_empty()),
         ]
     }
@@ -150,42 +164,60 @@ impl RequestCache {
     /// Every request.
     #[must_use]
     pub fn all(&self) -> Vec<Name> {
-        self.all.keys().cloned().collect()
+        self.all.keys().map(|it| Name::clone(it)).collect()
     }
 
     /// The request with this UID.
     #[must_use]
     pub fn by_uid(&self, uid: &str) -> Option<&Name> {
-        self.by_uid.get(uid)
+        self.by_uid.get(uid).map(Arc::as_ref)
     }
 
     /// Requests for this pod, whatever its UID.
     pub fn of_pod(&self, pod: &Name) -> impl Iterator<Item = &Name> {
-        self.by_pod.get(pod).into_iter().flatten()
+        names(self.by_pod.get(pod))
     }
 
     /// Requests for pods of this namespace.
     pub fn of_pod_namespace(&self, namespace: &str) -> impl Iterator<Item = &Name> {
-        self.by_pod_namespace.get(namespace).into_iter().flatten()
+        let pods = self.by_pod.range::<Name, _>(Name::new(namespace, "")..);
+        let pods = pods.take_while(move |(pod, _)| pod.namespace == namespace);
+        pods.flat_map(|(_, requests)| names(Some(requests)))
     }
 
     /// Requests for connectors of this namespace.
     pub fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &Name> {
-        self.by_namespace.get(namespace).into_iter().flatten()
+        let all = self.all.range::<Name, _>(Name::new(namespace, "")..);
+        let names = all.map(|(name, _)| name.as_ref());
+        names.take_while(move |name| name.namespace == namespace)
     }
 
     /// Requests for this connector.
     pub fn of_connector(&self, connector: &Name) -> impl Iterator<Item = &Name> {
-        self.by_connector.get(connector).into_iter().flatten()
+        names(self.by_connector.get(connector))
     }
 
     /// The other requests of the same tuple.
     #[must_use]
     pub fn tuple_of(&self, name: &Name) -> Vec<Name> {
-        let tuple = self.readable(name).and_then(|it| tuple_of(name, it));
-        let same = tuple.and_then(|it| self.by_tuple.get(&it));
-        let others = same.into_iter().flatten().filter(|it| *it != name);
+        let head = self.head(name);
+        let tuple = head.and_then(|it| Some((it.pod_uid.as_deref()?, it.tuple()?)));
+        let same = tuple.into_iter();
+        let same = same.flat_map(|(uid, tuple)| self.of_tuple(&name.namespace, uid, tuple));
+        let others = same.filter(|it| *it != name);
         others.cloned().collect()
+    }
+
+    /// The readable requests of a tuple in a namespace.
+    fn of_tuple(
+        &self,
+        namespace: &str,
+        pod_uid: &str,
+        tuple: RequestTuple,
+    ) -> impl Iterator<Item = &Name> {
+        let of_pod = names(self.by_pod_uid.get(pod_uid));
+        let here = of_pod.filter(move |it| it.namespace == namespace);
+        here.filter(move |it| self.head(it).and_then(RequestHead::tuple).as_ref() == Some(&tuple))
     }
 
     /// The readable requests of the tuple of a request that may not exist yet.
@@ -193,11 +225,12 @@ impl RequestCache {
         &self,
         namespace: &str,
         spec: &AccessRequestSpec,
-    ) -> impl Iterator<Item = &Arc<AccessRequest>> {
-        let tuple = RequestTuple::of(spec).map(|it| (namespace.to_owned(), it));
-        let names = tuple.and_then(|it| self.by_tuple.get(&it));
-        let names = names.into_iter().flatten();
-        names.filter_map(|name| self.readable(name))
+    ) -> impl Iterator<Item = AccessRequest> {
+        let pod_uid = spec.context.object_ref.uid.as_deref();
+        let tuple = pod_uid.and_then(|uid| Some((uid, RequestTuple::of(spec)?)));
+        let names = tuple.into_iter();
+        let names = names.flat_map(move |(uid, tuple)| self.of_tuple(namespace, uid, tuple));
+        names.filter_map(|name| self.readable(name)?.read())
     }
 
     /// True when at least `most` requests of pods of one namespace are stored for connectors of another one without
@@ -216,7 +249,7 @@ impl RequestCache {
 
     /// A request that waits and holds nothing, unless a part of it is not cached.
     #[must_use]
-    pub fn waiting(&self, name: &Name) -> Option<&Arc<AccessRequest>> {
+    pub fn waiting(&self, name: &Name) -> Option<&KeptRequest> {
         let cached = self.all.get(name)?;
         let is_whole = !cached.lacks_evidence;
         let request = cached.request.as_ref().ok()?;
@@ -232,12 +265,12 @@ impl RequestCache {
     /// True when a request is waiting.
     #[must_use]
     pub fn is_waiting(&self, name: &Name) -> bool {
-        self.all.get(name).is_some_and(is_waiting)
+        self.head(name).is_some_and(is_waiting)
     }
 
     /// Granted requests for pods of this namespace of which another policy is undecided.
     pub fn awaiting_more(&self, namespace: &str) -> impl Iterator<Item = &Name> {
-        self.awaiting_more.get(namespace).into_iter().flatten()
+        names(self.awaiting_more.get(namespace))
     }
 
     /// The open requests with a grant whose evidence may be this object.
@@ -246,50 +279,42 @@ impl RequestCache {
             kind: kind.clone(),
             name: object.clone(),
         };
-        let known = self.by_evidence.get(&link).into_iter().flatten();
         let place = (kind.clone(), object.namespace.clone());
-        let unknown = self.without_evidence.get(&place).into_iter().flatten();
-        known.chain(unknown)
+        names(self.by_evidence.get(&link)).chain(names(self.without_evidence.get(&place)))
     }
 
     /// The namespace of the pod that a request is for.
     #[must_use]
     pub fn pod_namespace(&self, name: &Name) -> Option<String> {
-        Some(pod_of(self.readable(name)?).namespace)
+        Some(self.head(name)?.pod.namespace.clone())
     }
 
     /// The namespace of the pod of a request that is open and was not granted yet: objects there may grant it.
     #[must_use]
     pub(super) fn waits_in(&self, name: &Name) -> Option<&str> {
-        let cached = self.all.get(name)?;
-        let request = cached.request.as_ref().ok()?;
-        let pods = &request.spec.context.object_ref.namespace;
-        let was_granted = request
-            .status
-            .as_ref()
-            .is_some_and(|it| it.granted_at.is_some());
-        (is_open(cached) && !was_granted).then_some(pods)
+        let head = self.head(name)?;
+        (head.is_open() && !head.was_granted).then_some(&head.pod.namespace)
     }
 
     /// The service account that a request is for.
     #[must_use]
-    pub fn account(&self, name: &Name) -> Option<&String> {
-        Some(&self.readable(name)?.spec.subject.name)
+    pub fn account(&self, name: &Name) -> Option<&str> {
+        Some(&self.head(name)?.account)
     }
 
     /// True when at least `most` requests of the same pod namespace, for connectors of the same namespace, have
     /// waited longer. Requests elsewhere do not count, and are not known here.
     #[must_use]
     pub fn is_behind(&self, name: &Name, most: usize) -> bool {
-        let Some(request) = self.readable(name) else {
+        let Some((name, head)) = self.named(name) else {
             return false;
         };
-        let waiting = self.waiting.get(&line_of(name, request));
+        let waiting = self.waiting.get(&line_of(name, head));
         let Some(waiting) = waiting.filter(|it| it.len() >= most) else {
             // Most lines are short, and are not counted.
             return most == 0;
         };
-        let own = place(name, request);
+        let own = place(name, head);
         let before = waiting.iter().take_while(|it| **it < own);
         before.take(most).count() >= most
     }
@@ -297,9 +322,9 @@ impl RequestCache {
     /// A reconciliation found a request beyond the limit of its line, or within it. One beyond it is woken when the line
     /// becomes shorter.
     pub fn waits_for_place(&mut self, name: &Name, is_beyond: bool) {
-        let cached = self.all.get(name).filter(|it| is_waiting(it));
-        if let Some(request) = cached.and_then(|it| it.request.as_deref().ok()) {
-            let (line, place) = (line_of(name, request), place(name, request));
+        let waiting = self.named(name).filter(|(_, head)| is_waiting(head));
+        if let Some((name, head)) = waiting {
+            let (line, place) = (line_of(name, head), place(name, head));
             if is_beyond {
                 add(&mut self.beyond, line, place);
             } else {
@@ -308,10 +333,16 @@ impl RequestCache {
         }
     }
 
+    /// The shared name of a readable request, and its head.
+    fn named(&self, name: &Name) -> Option<(&Arc<Name>, &RequestHead)> {
+        let (name, cached) = self.all.get_key_value(name)?;
+        Some((name, &cached.request.as_ref().ok()?.head))
+    }
+
     /// The line in which a request waits.
     pub(super) fn waiting_line(&self, name: &Name) -> Option<(String, String)> {
-        let cached = self.all.get(name).filter(|it| is_waiting(it))?;
-        Some(line_of(name, cached.request.as_ref().ok()?))
+        let head = self.head(name).filter(|it| is_waiting(it))?;
+        Some(line_of(name, head))
     }
 
     /// The first request of a line that waits for its place.
@@ -322,29 +353,34 @@ impl RequestCache {
 
     /// The waiting requests, except those behind `most` others.
     #[must_use]
-    pub fn first_in_line(&self, most: usize) -> Vec<Arc<AccessRequest>> {
+    pub fn first_in_line(&self, most: usize) -> Vec<(Arc<Name>, RequestHead)> {
         let lines = self.waiting.values();
         let names = lines.flat_map(|line| line.iter().take(most).map(|(.., name)| name));
-        names
-            .filter_map(|name| self.readable(name).cloned())
-            .collect()
+        let heads = names.filter_map(|name| Some((Arc::clone(name), self.head(name)?.clone())));
+        heads.collect()
     }
 
     /// The numbers of requests.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let is_granted = |it: &&RequestCached| phase(it) == Some(Phase::Granted);
-        let over = self.all.values().filter_map(over_and_held);
-        let revoking = || {
-            over.clone()
-                .map(|status| status.ended_at.or(status.granted_at))
-        };
+        let heads = || self.all.values().filter_map(head);
+        let is_granted = |it: &&RequestHead| it.phase == Some(Phase::Granted);
+        // Over, and its grant may be in force.
+        let revoking = || heads().filter(|it| !it.is_open() && it.holds);
         Counts {
-            pending: self.waiting.values().map(BTreeSet::len).sum(),
-            granted: self.all.values().filter(is_granted).count(),
+            pending: self.waiting.values().map(Values::len).sum(),
+            granted: heads().filter(is_granted).count(),
             revoking: revoking().count(),
-            revoking_since: revoking().flatten().min(),
+            revoking_since: revoking().filter_map(|it| it.over_since).min(),
         }
+    }
+
+    /// The kinds of the objects in the evidence of requests that may have a grant.
+    pub(super) fn held_kinds(&self) -> impl Iterator<Item = (&ObjectKind, Keeps)> {
+        let held = self.all.values().filter(|it| may_hold(it));
+        let sets: BTreeSet<&EvidenceKinds> = held.map(|it| it.kinds.as_ref()).collect();
+        let kinds = sets.into_iter().flatten();
+        kinds.map(|(kind, keeps)| (kind, *keeps))
     }
 
     /// The jobs of these requests, urgent for those with a grant.
@@ -363,101 +399,96 @@ impl RequestCache {
 
     pub(super) fn put(&mut self, name: &Name, request: Result<Arc<AccessRequest>, Unreadable>) {
         self.remove(name);
-        let uid = match &request {
-            Ok(request) => request.metadata.uid.clone(),
-            Err(unreadable) => unreadable.metadata.uid.clone(),
-        };
-        if let Some(uid) = &uid {
-            self.by_uid.insert(uid.clone(), name.clone());
+        let name = &Arc::new(name.clone());
+        let cached = self.within_room(request);
+        if let Some(uid) = &cached.uid {
+            self.by_uid.insert(Arc::clone(uid), Arc::clone(name));
         }
-        add(&mut self.by_namespace, name.namespace.clone(), name.clone());
-        let cached = self.within_room(uid, request);
-        if let Ok(request) = &cached.request {
-            let pod = pod_of(request);
-            add(
-                &mut self.by_pod_namespace,
-                pod.namespace.clone(),
-                name.clone(),
-            );
-            if is_waiting(&cached) {
-                add(
-                    &mut self.waiting,
-                    line_of(name, request),
-                    place(name, request),
-                );
+        if let Some(head) = head(&cached) {
+            let own = || Arc::clone(name);
+            add(&mut self.by_pod, Arc::clone(&head.pod), own());
+            if let Some(uid) = &head.pod_uid {
+                add(&mut self.by_pod_uid, Arc::clone(uid), own());
             }
-            if phase(&cached) != Some(Phase::Granted) {
-                let count = self.ungranted.entry(line_of(name, request));
+            if is_waiting(head) {
+                add(&mut self.waiting, line_of(name, head), place(name, head));
+            }
+            if head.phase != Some(Phase::Granted) {
+                let count = self.ungranted.entry(line_of(name, head));
                 *count.or_default() += 1;
             }
-            add(&mut self.by_pod, pod, name.clone());
-            if let Some(tuple) = tuple_of(name, request) {
-                add(&mut self.by_tuple, tuple, name.clone());
-            }
-            for link in evidence(&cached) {
-                add(&mut self.by_evidence, link, name.clone());
+            for link in &cached.evidence {
+                add(&mut self.by_evidence, Arc::clone(link), own());
             }
             for place in places_without_evidence(&cached) {
-                add(&mut self.without_evidence, place, name.clone());
+                add(&mut self.without_evidence, place, own());
             }
-            if awaits_more(&cached) {
-                let pods = &request.spec.context.object_ref.namespace;
-                add(&mut self.awaiting_more, pods.clone(), name.clone());
+            if awaits_more(head) {
+                let pods = head.pod.namespace.clone();
+                add(&mut self.awaiting_more, pods, own());
             }
-            add(
-                &mut self.by_connector,
-                connector_of(name, request),
-                name.clone(),
-            );
+            add(&mut self.by_connector, connector_of(name, head), own());
         }
-        self.all.insert(name.clone(), cached);
+        self.all.insert(Arc::clone(name), cached);
     }
 
     /// Removes the evidence from a long request if it is final, or if there is no room for it.
-    fn within_room(
-        &mut self,
-        uid: Option<String>,
-        request: Result<Arc<AccessRequest>, Unreadable>,
-    ) -> RequestCached {
-        let mut cached = RequestCached {
-            uid,
-            request,
-            lacks_evidence: false,
-            kinds: BTreeMap::new(),
-            room: 0,
-        };
-        let is_needed = is_open(&cached) || may_hold(&cached);
-        if let Ok(request) = &mut cached.request {
-            cached.kinds = request_room::kinds(request);
-            let weight = request_room::weight(request);
-            let namespace = &request.spec.context.object_ref.namespace;
-            if weight > 0 && is_needed && self.room.take(namespace, weight) {
-                cached.room = weight;
-            } else if weight > 0 {
-                cached.lacks_evidence = true;
-                let whole = AccessRequest::clone(request);
-                *request = Arc::new(request_room::without_evidence(whole));
+    fn within_room(&mut self, request: Result<Arc<AccessRequest>, Unreadable>) -> RequestCached {
+        let request = match request {
+            Ok(request) => request,
+            Err(unreadable) => {
+                return RequestCached {
+                    uid: unreadable.metadata.uid.as_deref().map(Arc::from),
+                    request: Err(Box::new(unreadable)),
+                    lacks_evidence: false,
+                    kinds: self.kinds.share(EvidenceKinds::default()),
+                    room: 0,
+                    evidence: Box::default(),
+                };
             }
+        };
+        let mut kept = KeptRequest::of(&request, &mut self.shapes);
+        let is_needed = kept.head.is_open() || kept.head.holds;
+        let weight = request_room::weight(kept.bytes());
+        let has_room = weight == 0 || is_needed && self.room.take(&kept.head.pod.namespace, weight);
+        if !has_room {
+            let shorter = request_room::without_evidence(AccessRequest::clone(&request));
+            kept = kept.with_text_of(&shorter, &mut self.shapes);
         }
-        cached
+        let evidence: Box<[_]> = if has_room && is_resting(&kept.head) {
+            evidence(&request).map(Arc::new).collect()
+        } else {
+            Box::default()
+        };
+        RequestCached {
+            uid: kept.head.uid.clone(),
+            lacks_evidence: !has_room,
+            kinds: self.kinds.share(request_room::kinds(&request)),
+            room: if has_room { weight } else { 0 },
+            evidence,
+            request: Ok(kept),
+        }
     }
 
     pub(super) fn remove(&mut self, name: &Name) -> Option<RequestCached> {
         let cached = self.all.remove(name)?;
         if let Some(uid) = &cached.uid
-            && self.by_uid.get(uid) == Some(name)
+            && self.by_uid.get(uid).is_some_and(|it| **it == *name)
         {
             self.by_uid.remove(uid);
         }
-        take(&mut self.by_namespace, &name.namespace, name);
+        self.kinds.release(&cached.kinds);
         if let Ok(request) = &cached.request {
-            let pod = pod_of(request);
-            self.room.give_back(&pod.namespace, cached.room);
-            take(&mut self.by_pod_namespace, &pod.namespace, name);
-            let (line, own) = (line_of(name, request), place(name, request));
+            request.release(&mut self.shapes);
+        }
+        if let Some(head) = head(&cached) {
+            let pods = &head.pod.namespace;
+            self.room.give_back(pods, cached.room);
+            let line = line_of(name, head);
+            let own = place(&Arc::new(name.clone()), head);
             take(&mut self.waiting, &line, &own);
             take(&mut self.beyond, &line, &own);
-            if phase(&cached) != Some(Phase::Granted)
+            if head.phase != Some(Phase::Granted)
                 && let Entry::Occupied(mut count) = self.ungranted.entry(line)
             {
                 *count.get_mut() -= 1;
@@ -465,21 +496,29 @@ impl RequestCache {
                     count.remove();
                 }
             }
-            for link in evidence(&cached) {
-                take(&mut self.by_evidence, &link, name);
+            for link in &cached.evidence {
+                take(&mut self.by_evidence, link, name);
             }
             for place in places_without_evidence(&cached) {
                 take(&mut self.without_evidence, &place, name);
             }
-            take(&mut self.awaiting_more, &pod.namespace, name);
-            take(&mut self.by_pod, &pod, name);
-            if let Some(tuple) = tuple_of(name, request) {
-                take(&mut self.by_tuple, &tuple, name);
+            take(&mut self.awaiting_more, pods, name);
+            take(&mut self.by_pod, &*head.pod, name);
+            if let Some(uid) = &head.pod_uid {
+                take(&mut self.by_pod_uid, uid, name);
             }
-            take(&mut self.by_connector, &connector_of(name, request), name);
+            take(&mut self.by_connector, &connector_of(name, head), name);
         }
         Some(cached)
     }
+}
+
+fn names(values: Option<&Values<Arc<Name>>>) -> impl Iterator<Item = &Name> {
+    values.into_iter().flatten().map(Arc::as_ref)
+}
+
+fn head(cached: &RequestCached) -> Option<&RequestHead> {
+    cached.request.as_ref().ok().map(|it| &it.head)
 }
 
 /// The pod of a request.
@@ -489,89 +528,62 @@ pub fn pod_of(request: &AccessRequest) -> Name {
     Name::new(&pod.namespace, &pod.name)
 }
 
-fn connector_of(name: &Name, request: &AccessRequest) -> Name {
-    Name::new(&name.namespace, &request.spec.connector_ref.name)
+fn connector_of(name: &Name, head: &RequestHead) -> Name {
+    Name::new(&name.namespace, &head.connector)
 }
 
-fn tuple_of(name: &Name, request: &AccessRequest) -> Option<(String, RequestTuple)> {
-    Some((name.namespace.clone(), RequestTuple::of(&request.spec)?))
+fn line_of(name: &Name, head: &RequestHead) -> (String, String) {
+    (name.namespace.clone(), head.pod.namespace.clone())
 }
 
-fn line_of(name: &Name, request: &AccessRequest) -> (String, String) {
-    (name.namespace.clone(), pod_of(request).namespace)
-}
-
-fn place(name: &Name, request: &AccessRequest) -> RequestPlace {
-    let created = request.metadata.creation_timestamp.as_ref();
-    (
-        created.map(|time| time.0),
-        request.metadata.uid.clone(),
-        name.clone(),
-    )
-}
-
-fn phase(cached: &RequestCached) -> Option<Phase> {
-    cached.request.as_ref().ok()?.status.as_ref()?.phase
+fn place(name: &Arc<Name>, head: &RequestHead) -> RequestPlace {
+    (head.created, head.uid.clone(), Arc::clone(name))
 }
 
 fn is_open(cached: &RequestCached) -> bool {
-    !phase(cached).is_some_and(is_terminal)
+    head(cached).is_none_or(RequestHead::is_open)
 }
 
-/// The status of a request that is over, and whose grant may be in force.
-fn over_and_held(cached: &RequestCached) -> Option<&AccessRequestStatus> {
-    let request = cached.request.as_ref().ok()?;
-    let status = request.status.as_ref()?;
-    (!is_open(cached) && holds(request)).then_some(status)
+fn is_waiting(head: &RequestHead) -> bool {
+    head.is_open() && head.phase != Some(Phase::Granted)
 }
 
-fn is_waiting(cached: &RequestCached) -> bool {
-    cached.request.is_ok() && is_open(cached) && phase(cached) != Some(Phase::Granted)
+fn awaits_more(head: &RequestHead) -> bool {
+    is_resting(head) && head.has_open_policies
 }
 
-fn awaits_more(cached: &RequestCached) -> bool {
-    let Ok(request) = &cached.request else {
-        return false;
-    };
-    let mut policies = request.status.iter().flat_map(|it| &it.policies);
-    is_open(cached) && holds(request) && policies.any(|entry| entry.grant.is_none())
+/// True when the end of an object may end a grant of the request.
+fn is_resting(head: &RequestHead) -> bool {
+    head.is_open() && head.holds
 }
 
-/// The request, if the end of an object may end a grant of it.
-fn resting(cached: &RequestCached) -> Option<&AccessRequest> {
-    let request = cached.request.as_deref().ok()?;
-    (is_open(cached) && may_hold(cached)).then_some(request)
-}
-
-/// The objects that the grants of a request rest on, as far as they are cached.
-fn evidence(cached: &RequestCached) -> impl Iterator<Item = Link> {
-    resting(cached).into_iter().flat_map(|request| {
-        let pods = &request.spec.context.object_ref.namespace;
-        let policies = request.status.iter().flat_map(|it| &it.policies);
-        let refs = policies.flat_map(|it| &it.check_refs);
-        let refs = refs.filter_map(|it| it.ref_.as_ref());
-        refs.map(|it| Link {
-            kind: ObjectKind {
-                api_version: it.api_version.clone(),
-                kind: it.kind.clone(),
-            },
-            name: Name::new(pods, &it.name),
-        })
+/// The objects that the grants of a request rest on.
+fn evidence(request: &AccessRequest) -> impl Iterator<Item = Link> {
+    let pods = &request.spec.context.object_ref.namespace;
+    let policies = request.status.iter().flat_map(|it| &it.policies);
+    let refs = policies.flat_map(|it| &it.check_refs);
+    let refs = refs.filter_map(|it| it.ref_.as_ref());
+    refs.map(|it| Link {
+        kind: ObjectKind {
+            api_version: it.api_version.clone(),
+            kind: it.kind.clone(),
+        },
+        name: Name::new(pods, &it.name),
     })
 }
 
 /// The kinds and the namespace of the objects that the grants of a request rest on, if no more is cached.
 fn places_without_evidence(cached: &RequestCached) -> impl Iterator<Item = (ObjectKind, String)> {
-    let request = resting(cached).filter(|_| cached.lacks_evidence);
-    request.into_iter().flat_map(|request| {
-        let pods = &request.spec.context.object_ref.namespace;
+    let head = head(cached).filter(|it| is_resting(it) && cached.lacks_evidence);
+    head.into_iter().flat_map(|head| {
+        let pods = &head.pod.namespace;
         cached.kinds.keys().map(|kind| (kind.clone(), pods.clone()))
     })
 }
 
 /// An unreadable request may have a grant.
 fn may_hold(cached: &RequestCached) -> bool {
-    cached.request.as_ref().map_or(true, |it| holds(it))
+    head(cached).is_none_or(|it| it.holds)
 }
 
 /// True when a grant may be in force for a request, which includes an unfinished revocation.

@@ -3,12 +3,15 @@
 //! Requests are indexed by the labels that they select by. The cost of an event about an object depends on the labels of
 //! the object and on the requests that it wakes, not on those that wait beside them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use connectors_api::{access_policy::ObjectKind, template::RenderedLabels};
 
 use super::{
-    index::{LabelIndex, add, take},
+    index::{Index, Label, LabelIndex, add, take},
     kind_objects::has_many_labels,
 };
 use crate::{api::Name, check_object::CheckObject};
@@ -21,23 +24,25 @@ const MOST_BYTES: usize = 1024;
 /// The selection of one check: the objects of a kind with these labels, in the pod's namespace.
 pub type SoughtObjects = (ObjectKind, RenderedLabels);
 
-/// The selections of each waiting request whose last reconciliation was complete.
+/// The selections of each waiting request whose last reconciliation was complete. All maps share one copy of each name.
 #[derive(Debug, Default)]
 pub struct Sought {
-    waiting: BTreeMap<Name, WaitingRequest>,
+    waiting: BTreeMap<Arc<Name>, WaitingRequest>,
     /// The requests whose selections are not known, by the namespace of their pods.
-    unknown: BTreeMap<String, BTreeSet<Name>>,
+    unknown: Index<String, Arc<Name>>,
     /// The other requests, by the kind and the namespace of their objects: each selection by one of its labels.
-    by_label: BTreeMap<(ObjectKind, String), LabelIndex<Name>>,
+    by_label: BTreeMap<Place, LabelIndex<Arc<Name>>>,
 }
+
+type Place = (ObjectKind, String);
 
 /// A waiting request.
 #[derive(Debug)]
 struct WaitingRequest {
     /// The namespace of its pod.
-    namespace: String,
-    /// Each selection, with the label that it is indexed by. None if they are not known.
-    selections: Option<Vec<(SoughtObjects, (String, String))>>,
+    namespace: Box<str>,
+    /// Each selection, with the number of the label that it is indexed by. None if they are not known.
+    selections: Option<Box<[(SoughtObjects, usize)]>>,
 }
 
 /// The known state of an object before and after a change.
@@ -51,20 +56,22 @@ pub(super) enum ObjectChange<'a> {
 impl Sought {
     /// A request waits for objects of this namespace, or waits for none any more. What is known of it stays.
     pub(super) fn follow(&mut self, request: &Name, namespace: Option<&str>) {
-        let known = self.waiting.get(request).map(|it| it.namespace.as_str());
+        let known = self.waiting.get(request).map(|it| it.namespace.as_ref());
         if known == namespace {
             return;
         }
-        self.take_out(request);
+        let before = self.take_out(request);
         if let Some(namespace) = namespace {
-            self.wait(request, namespace.to_owned(), None);
+            let known = before.map(|(name, _)| name);
+            let name = known.unwrap_or_else(|| Arc::new(request.clone()));
+            self.wait(name, namespace.into(), None);
         }
     }
 
     /// A reconciliation begins: until it ends, each object wakes the request.
     pub fn forget(&mut self, request: &Name) {
-        if let Some(before) = self.take_out(request) {
-            self.wait(request, before.namespace, None);
+        if let Some((name, before)) = self.take_out(request) {
+            self.wait(name, before.namespace, None);
         }
     }
 
@@ -85,48 +92,57 @@ impl Sought {
         if selections.len() > MOST_SOUGHT || bytes.sum::<usize>() > MOST_BYTES {
             return;
         }
-        if let Some(before) = self.take_out(request) {
-            self.wait(request, before.namespace, Some(selections));
+        if let Some((name, before)) = self.take_out(request) {
+            self.wait(name, before.namespace, Some(selections));
         }
     }
 
-    fn wait(&mut self, request: &Name, namespace: String, selections: Option<Vec<SoughtObjects>>) {
+    fn wait(
+        &mut self,
+        request: Arc<Name>,
+        namespace: Box<str>,
+        selections: Option<Vec<SoughtObjects>>,
+    ) {
         let selections = if let Some(selections) = selections {
-            let indexed = selections.into_iter().filter_map(|selection| {
-                let place = (selection.0.clone(), namespace.clone());
+            let indexed = selections.into_iter().map(|selection| {
+                let place = (selection.0.clone(), namespace.as_ref().to_owned());
                 let index = self.by_label.entry(place).or_default();
-                let (key, value) = index.rarest(&selection.1)?;
-                let label = (key.to_owned(), value.to_owned());
-                index.add((key, value), request.clone());
-                Some((selection, label))
+                let number = index.rarest(&selection.1);
+                if let Some(label) = label(&selection.1, number) {
+                    index.add(label, Arc::clone(&request));
+                }
+                (selection, number)
             });
             Some(indexed.collect())
         } else {
-            add(&mut self.unknown, namespace.clone(), request.clone());
+            let namespace = namespace.as_ref().to_owned();
+            add(&mut self.unknown, namespace, Arc::clone(&request));
             None
         };
         let waiting = WaitingRequest {
             namespace,
             selections,
         };
-        self.waiting.insert(request.clone(), waiting);
+        self.waiting.insert(request, waiting);
     }
 
-    fn take_out(&mut self, request: &Name) -> Option<WaitingRequest> {
-        let before = self.waiting.remove(request)?;
+    fn take_out(&mut self, request: &Name) -> Option<(Arc<Name>, WaitingRequest)> {
+        let (name, before) = self.waiting.remove_entry(request)?;
         if before.selections.is_none() {
-            take(&mut self.unknown, &before.namespace, request);
+            take(&mut self.unknown, before.namespace.as_ref(), request);
         }
-        for ((kind, _), (key, value)) in before.selections.iter().flatten() {
-            let place = (kind.clone(), before.namespace.clone());
-            if let Some(index) = self.by_label.get_mut(&place) {
-                index.take((key, value), request);
+        for ((kind, labels), number) in before.selections.iter().flatten() {
+            let place = (kind.clone(), before.namespace.as_ref().to_owned());
+            if let Some(label) = label(labels, *number)
+                && let Some(index) = self.by_label.get_mut(&place)
+            {
+                index.take(label, request);
                 if index.is_empty() {
                     self.by_label.remove(&place);
                 }
             }
         }
-        Some(before)
+        Some((name, before))
     }
 
     /// The requests that a change of an object may concern: those whose selections are not known, and those that select
@@ -138,6 +154,7 @@ impl Sought {
         change: &ObjectChange<'_>,
     ) -> BTreeSet<&Name> {
         let unknown = self.unknown.get(namespace).into_iter().flatten();
+        let unknown = unknown.map(Arc::as_ref);
         let place = (kind.clone(), namespace.to_owned());
         let Some(index) = self.by_label.get(&place) else {
             return unknown.collect();
@@ -148,9 +165,11 @@ impl Sought {
             {
                 let labels = objects.iter().flatten().flat_map(|it| it.labels());
                 let selecting = labels.filter_map(|label| index.get(label)).flatten();
-                unknown.chain(selecting).collect()
+                unknown.chain(selecting.map(Arc::as_ref)).collect()
             }
-            ObjectChange::Known(_) | ObjectChange::Unknown => unknown.chain(index.all()).collect(),
+            ObjectChange::Known(_) | ObjectChange::Unknown => {
+                unknown.chain(index.all().map(Arc::as_ref)).collect()
+            }
         }
     }
 
@@ -185,6 +204,12 @@ impl Sought {
     }
 }
 
+/// The label of a selection with this number.
+fn label(labels: &RenderedLabels, number: usize) -> Option<Label<'_>> {
+    let (key, value) = labels.iter().nth(number)?;
+    Some((key, value.as_str()))
+}
+
 #[cfg(test)]
 mod tests {
     use connectors_api::template::{Budget, LabelTemplates, TemplateData};
@@ -214,7 +239,7 @@ mod tests {
 
     fn object(run: &str) -> CheckObject {
         let object = json!({"metadata": {"labels": {"run": run}}});
-        AsText::parse(&object.to_string()).unwrap()
+        AsText::parse(&object.to_string()).unwrap().object
     }
 
     /// A label of so many bytes, whose value has as many as a value may have.
@@ -367,7 +392,7 @@ mod tests {
             sought.learn(&request, vec![selection]);
         }
         let object = json!({"metadata": {"labels": {"app": "tool", "run": "run-7"}}});
-        let object: CheckObject = AsText::parse(&object.to_string()).unwrap();
+        let object: CheckObject = AsText::parse(&object.to_string()).unwrap().object;
         let change = ObjectChange::Known([Some(&object), Some(&object)]);
         let candidates = sought.candidates(&kind("Approval"), "apps", &change);
         // The first request had nothing to tell it from.
@@ -379,7 +404,7 @@ mod tests {
             .map(|it| (format!("l{it}"), ""))
             .collect();
         let crowded = json!({"metadata": {"labels": crowded}});
-        let crowded: CheckObject = AsText::parse(&crowded.to_string()).unwrap();
+        let crowded: CheckObject = AsText::parse(&crowded.to_string()).unwrap().object;
         let change = ObjectChange::Known([None, Some(&crowded)]);
         let candidates = sought.candidates(&kind("Approval"), "apps", &change);
         assert_eq!(candidates.len(), 1_000, "one comparison for each");

@@ -358,7 +358,7 @@ fn config_maps() -> ObjectKind {
 fn check_object(bytes: usize) -> CheckObject {
     let object =
         json!({"metadata": {"uid": "u", "labels": {"run": "r"}}, "data": "x".repeat(bytes)});
-    AsText::parse(&object.to_string()).unwrap()
+    AsText::parse(&object.to_string()).unwrap().object
 }
 
 fn watching() -> State {
@@ -583,8 +583,8 @@ fn long_requests_are_kept_within_the_share_of_their_pods_namespace() {
     assert!(!put(9, 1024), "a short one is kept in any case");
     assert!(!put(0, 900 * 1024), "its own room is free for it again");
     let cached = state.requests.get(&Name::new("tools", "r8")).unwrap();
-    let kept = cached.request.as_ref().unwrap();
-    assert!(connectors_api::parse::json_bytes(&**kept) < 1024);
+    let kept = cached.request.as_ref().unwrap().read().unwrap();
+    assert!(connectors_api::parse::json_bytes(&kept) < 1024);
     assert!(state.requests.holds(&Name::new("tools", "r8")));
     // What it rests on is not known any more: each object of a kind that it was decided on concerns it.
     let _ = state.kind(&config_maps(), KindState::Starting);

@@ -281,7 +281,7 @@ impl Observer {
         if let Some((answer, until)) = &known
             && now < *until
         {
-            return EvaluatorReply::This(Arc::clone(answer));
+            return EvaluatorReply::This(answer.clone());
         }
         let checks: Vec<_> = question
             .candidates
@@ -290,15 +290,13 @@ impl Observer {
             .collect();
         match self.evaluate(&name.namespace, question, look).await {
             Ok(said) => {
-                let answer = Arc::new(said);
-                if is_about(&checks, &answer) {
+                if is_about(&checks, &said) {
                     let until = now + REMEMBERED + SPREAD.mul_f64(chance::fraction());
-                    let kept = Arc::clone(&answer);
-                    self.answers.put(asker, key, digest, kept, until);
+                    self.answers.put(asker, &key, digest, &said, until);
                 } else {
                     self.answers.remove(asker, &key);
                 }
-                EvaluatorReply::This(answer)
+                EvaluatorReply::This(said)
             }
             Err(error) => {
                 warn!(request = %name, error = report(&error), "checks not evaluated");
@@ -489,7 +487,7 @@ fn is_about(asked: &[(String, usize)], answer: &EvaluateChecksResponse) -> bool 
 
 /// The reaction of the evaluation service to a question.
 enum EvaluatorReply {
-    This(Arc<EvaluateChecksResponse>),
+    This(EvaluateChecksResponse),
     /// Refused: the same question will never be answered.
     Refused,
     Nothing,

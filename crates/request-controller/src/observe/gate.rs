@@ -163,7 +163,7 @@ impl Observer {
             let (namespace, most) = (&connector.namespace, self.most_waiting);
             let alike = requests.alike(namespace, &ours.spec);
             WantSeen {
-                requests: alike.map(Arc::clone).collect(),
+                requests: alike.map(Arc::new).collect(),
                 at_home: connector.is_home_of(pod),
                 line_is_full: requests.is_full(namespace, &pod.namespace, most),
                 access: MountAccess::Unknown,

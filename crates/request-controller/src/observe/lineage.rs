@@ -432,7 +432,7 @@ mod tests {
         let controller = cluster.controller();
         let look = Look::begin((Via::Api, false), Arc::default());
         let large = json!({"metadata": {"name": "a"}, "data": "x".repeat(LARGEST - 100)});
-        let large = Arc::new(AsText::parse(&large.to_string()).unwrap());
+        let large = Arc::new(AsText::parse(&large.to_string()).unwrap().object);
         for number in 0..=MOST_BYTES / LARGEST {
             let object = NamedObject::There(Arc::clone(&large));
             look.links.put(link_to(&number.to_string()), object);

@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn the_objects_of_one_look_have_a_limit() {
         let large = json!({"metadata": {"name": "a"}, "data": "x".repeat(LARGEST - 100)});
-        let object = Arc::new(AsText::parse(&large.to_string()).unwrap());
+        let object = Arc::new(AsText::parse(&large.to_string()).unwrap().object);
         let links = LinksRead::default();
         for number in 0..MOST_BYTES / LARGEST {
             let link = link(number);

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use connectors_api::access_policy::ObjectKind;
-use kube::{ResourceExt as _, core::ApiResource};
+use kube::core::ApiResource;
 use service_kit::report;
 use tokio::time::{Duration, Instant, timeout, timeout_at};
 use tracing::warn;
@@ -358,7 +358,7 @@ pub(super) fn says_nothing(kind: &ObjectKind, object: &CheckObject) -> (CheckTro
     let message = format!(
         "{} {} has more than {} KiB, which is too large to be a check",
         kind.kind,
-        object.name_any(),
+        object.name(),
         check_object::LARGEST / 1024
     );
     (CheckTrouble::ObjectUnreadable, message)
@@ -409,7 +409,7 @@ mod tests {
             let mut state = controller.world.write();
             let large = json!({"metadata": {}, "data": "x".repeat(200 * 1024)}).to_string();
             for number in 0..50 {
-                let object = AsText::parse(&large).unwrap();
+                let object = AsText::parse(&large).unwrap().object;
                 let name = Name::new("loud", &number.to_string());
                 let _ = state.object(&wanted[0].kind, &name, Some(Ok(object)));
             }
@@ -467,7 +467,7 @@ mod tests {
         let of = |uid: &str, is_going: bool, is_large: bool| {
             let time = is_going.then_some("2026-03-01T10:00:00Z");
             let object = json!({"metadata": {"uid": uid, "deletionTimestamp": time}});
-            let object = AsText::parse(&object.to_string()).unwrap();
+            let object = AsText::parse(&object.to_string()).unwrap().object;
             let object = if is_large {
                 object.without_text()
             } else {

@@ -15,24 +15,24 @@ use tokio::time::Instant;
 use crate::api::Name;
 
 pub(super) const MIB: usize = 1024 * 1024;
-/// The limits for pods, by their namespace.
+/// The limits for pods, by their namespace. A pod that is not remembered costs one read by its name.
 const PODS: CacheBounds = CacheBounds {
-    share: 4 * MIB,
-    total: 32 * MIB,
+    share: 2 * MIB,
+    total: 4 * MIB,
 };
-/// The limits for answers, by the namespace of the pod.
+/// The limits for answers, by the namespace of the pod. An answer that is not remembered costs one question.
 const ANSWERS: CacheBounds = CacheBounds {
     share: 2 * MIB,
-    total: 16 * MIB,
+    total: 4 * MIB,
 };
 /// The approximate size of an entry without its text.
 const OVERHEAD: usize = 512;
 
 /// Pods in the version that was last read, shared by all requests of a pod.
-pub(super) struct Pods(Mutex<SharedCache<String, RememberedPod>>);
+pub(super) struct Pods(Mutex<SharedCache<Arc<str>, RememberedPod>>);
 
 struct RememberedPod {
-    version: String,
+    version: Box<str>,
     text: Box<str>,
 }
 
@@ -46,8 +46,8 @@ impl Pods {
     /// The pod with this UID, if the remembered version is this one.
     pub(super) fn get(&self, uid: &str, version: &str) -> Option<Value> {
         let mut pods = self.lock();
-        let pod = pods.get(&uid.to_owned())?;
-        (pod.version == version)
+        let pod = pods.get(uid)?;
+        (pod.version.as_ref() == version)
             .then(|| serde_json::from_str(&pod.text).ok())
             .flatten()
     }
@@ -57,15 +57,15 @@ impl Pods {
         let version = pod.pointer("/metadata/resourceVersion");
         let version = version.and_then(Value::as_str).unwrap_or_default();
         let pod_kept = RememberedPod {
-            version: version.to_owned(),
+            version: version.into(),
             text: pod.to_string().into(),
         };
         let bytes = pod_kept.text.len() + OVERHEAD;
-        self.lock().put(namespace, uid.to_owned(), bytes, pod_kept);
+        self.lock().put(namespace, uid.into(), bytes, pod_kept);
     }
 
     pub(super) fn forget(&self, uid: &str) {
-        self.lock().remove(&uid.to_owned());
+        self.lock().remove(uid);
     }
 
     #[cfg(test)]
@@ -73,7 +73,7 @@ impl Pods {
         self.lock().bytes()
     }
 
-    fn lock(&self) -> MutexGuard<'_, SharedCache<String, RememberedPod>> {
+    fn lock(&self) -> MutexGuard<'_, SharedCache<Arc<str>, RememberedPod>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -110,14 +110,22 @@ impl Digest {
 }
 
 /// The last answer to each question of a request, and the end of its validity: the same question has the same answer.
-pub(super) struct RememberedAnswers(Mutex<SharedCache<Name, Vec<RememberedAnswer>>>);
+pub(super) struct RememberedAnswers(Mutex<SharedCache<Arc<Name>, Box<[RememberedAnswer]>>>);
 
 #[derive(Debug)]
 struct RememberedAnswer {
-    question: AnswerKey,
+    policy: Box<str>,
+    stage: i32,
     digest: Digest,
-    said: Arc<EvaluateChecksResponse>,
+    /// The message as it is sent: as a tree of values it would take several times as much.
+    said: Box<[u8]>,
     until: Instant,
+}
+
+impl RememberedAnswer {
+    fn answers(&self, question: &AnswerKey) -> bool {
+        self.policy.as_ref() == question.policy && self.stage == question.stage
+    }
 }
 
 impl Default for RememberedAnswers {
@@ -132,35 +140,36 @@ impl RememberedAnswers {
         &self,
         question: &AnswerKey,
         digest: &Digest,
-    ) -> Option<(Arc<EvaluateChecksResponse>, Instant)> {
+    ) -> Option<(EvaluateChecksResponse, Instant)> {
         let mut answers = self.lock();
         let mut known = answers.get(&question.request)?.iter();
-        let same = known.find(|it| it.question == *question && it.digest == *digest)?;
-        Some((Arc::clone(&same.said), same.until))
+        let same = known.find(|it| it.answers(question) && it.digest == *digest)?;
+        let said = EvaluateChecksResponse::decode(same.said.as_ref()).ok()?;
+        Some((said, same.until))
     }
 
     /// Keeps an answer, charged to the namespace of the pod.
     pub(super) fn put(
         &self,
         namespace: &str,
-        question: AnswerKey,
+        question: &AnswerKey,
         digest: Digest,
-        said: Arc<EvaluateChecksResponse>,
+        said: &EvaluateChecksResponse,
         until: Instant,
     ) {
-        let request = question.request.clone();
         let answer = RememberedAnswer {
-            question,
+            policy: question.policy.as_str().into(),
+            stage: question.stage,
             digest,
-            said,
+            said: said.encode_to_vec().into(),
             until,
         };
-        self.change(namespace, &request, &answer.question.clone(), Some(answer));
+        self.change(namespace, question, Some(answer));
     }
 
     /// Drops one answer.
     pub(super) fn remove(&self, namespace: &str, question: &AnswerKey) {
-        self.change(namespace, &question.request, question, None);
+        self.change(namespace, question, None);
     }
 
     /// Drops all answers for a request.
@@ -173,25 +182,19 @@ impl RememberedAnswers {
         self.lock().bytes()
     }
 
-    fn change(
-        &self,
-        namespace: &str,
-        request: &Name,
-        old: &AnswerKey,
-        new: Option<RememberedAnswer>,
-    ) {
+    fn change(&self, namespace: &str, question: &AnswerKey, new: Option<RememberedAnswer>) {
         let mut answers = self.lock();
-        let mut all = answers.remove(request).unwrap_or_default();
-        all.retain(|it| it.question != *old);
-        all.extend(new);
+        let known = answers.remove(&question.request).unwrap_or_default();
+        let others = known.into_iter().filter(|it| !it.answers(question));
+        let all: Box<[_]> = others.chain(new).collect();
         if !all.is_empty() {
-            let weight = |it: &RememberedAnswer| it.said.encoded_len() + OVERHEAD;
+            let weight = |it: &RememberedAnswer| it.said.len() + OVERHEAD;
             let bytes = all.iter().map(weight).sum();
-            answers.put(namespace, request.clone(), bytes, all);
+            answers.put(namespace, Arc::new(question.request.clone()), bytes, all);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, SharedCache<Name, Vec<RememberedAnswer>>> {
+    fn lock(&self) -> MutexGuard<'_, SharedCache<Arc<Name>, Box<[RememberedAnswer]>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -235,7 +238,7 @@ mod tests {
         let pods = Pods::default();
         let quiet = json!({"metadata": {"resourceVersion": "1"}});
         pods.put("quiet", "own", &quiet);
-        let large = json!({"metadata": {"resourceVersion": "1"}, "spec": "x".repeat(MIB)});
+        let large = json!({"metadata": {"resourceVersion": "1"}, "spec": "x".repeat(MIB / 2)});
         for number in 0..100 {
             pods.put("loud", &number.to_string(), &large);
             assert!(pods.bytes() <= PODS.share + 2 * OVERHEAD);
@@ -258,12 +261,12 @@ mod tests {
     fn an_answer_is_found_for_exactly_its_question() {
         let answers = RememberedAnswers::default();
         let until = Instant::now() + Duration::from_secs(1);
-        let said = Arc::new(EvaluateChecksResponse {
+        let said = EvaluateChecksResponse {
             rules_message: "no".to_owned(),
             ..EvaluateChecksResponse::default()
-        });
-        answers.put("apps", question("a"), digest("x"), Arc::clone(&said), until);
-        answers.put("apps", question("b"), digest("y"), Arc::clone(&said), until);
+        };
+        answers.put("apps", &question("a"), digest("x"), &said, until);
+        answers.put("apps", &question("b"), digest("y"), &said, until);
         assert_eq!(answers.bytes(), 2 * (said.encoded_len() + OVERHEAD));
         let found = |policy: &str, text: &str| {
             let found = answers.get(&question(policy), &digest(text));

@@ -56,7 +56,11 @@ impl Observer {
                     // Without its evidence a status must neither be decided on nor written.
                     Some(cached) if cached.lacks_evidence => {}
                     Some(cached) => match &cached.request {
-                        Ok(request) => return Ok(Some(AccessRequest::clone(request))),
+                        Ok(request) => {
+                            if let Some(request) = request.read() {
+                                return Ok(Some(request));
+                            }
+                        }
                         Err(error) => return Err(unreadable(&error.problem)),
                     },
                 }
@@ -65,7 +69,9 @@ impl Observer {
             Via::Api => {
                 let state = self.world.read();
                 if let Some(waiting) = state.requests.waiting(name) {
-                    return Ok(Some(AccessRequest::clone(waiting)));
+                    if let Some(waiting) = waiting.read() {
+                        return Ok(Some(waiting));
+                    }
                 }
             }
         }
@@ -97,7 +103,8 @@ impl Observer {
             }
         }
         Ok(match self.live.pod(&name).await? {
-            Some(Ok(pod)) if text(&pod, "/metadata/uid") == Some(uid) => {
+            Some(Ok(mut pod)) if text(&pod, "/metadata/uid") == Some(uid) => {
+                without_managed_fields(&mut pod);
                 let facts = facts(&pod);
                 if !facts.finished {
                     self.pods.put(&name.namespace, uid, &pod);
@@ -318,33 +325,36 @@ impl Observer {
     ) -> Result<Vec<Managed>, ObserveError> {
         let uid = request.metadata.uid.as_deref().unwrap_or_default();
         let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
-        let labelled: Vec<_> = {
+        let labelled = {
             let state = self.world.read();
-            let keys = state.grants_of.get(uid).into_iter().flatten();
-            keys.filter_map(|key| Some((key.clone(), state.grants.get(key)?.clone())))
-                .collect()
+            let keys = state.grants.of_request(uid);
+            if via == Via::Caches {
+                let found = keys.iter();
+                let found = found.filter_map(|(kind, name)| state.grants.get(*kind, name));
+                return Ok(found.collect());
+            }
+            keys
         };
-        if via == Via::Caches {
-            return Ok(labelled
-                .into_iter()
-                .map(|(_, it)| Managed::clone(&it))
-                .collect());
-        }
         let entries = request.status.iter().flat_map(|it| &it.policies);
         let named = entries
             .filter(|entry| entry.grant.is_some())
             .filter_map(grant::identity)
             .map(|(_, policy)| Name::new(namespace, &grant::name(uid, policy)))
             .flat_map(|name| GrantKind::ALL.map(|kind| (kind, name.clone())));
-        let keys: std::collections::BTreeSet<_> = named
-            .chain(labelled.into_iter().map(|(key, _)| key))
-            .collect();
+        let keys: std::collections::BTreeSet<_> = named.chain(labelled).collect();
         let reads = keys
             .into_iter()
             .map(|(kind, name)| async move { self.live.grant(kind, &name).await });
         let found = try_join_all(reads).await?;
         let found = found.into_iter().flatten();
         Ok(found.filter(Managed::is_ours).collect())
+    }
+}
+
+/// No check is about them, and they repeat most of the pod.
+fn without_managed_fields(pod: &mut Value) {
+    if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
     }
 }
 

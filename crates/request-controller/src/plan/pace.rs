@@ -4,9 +4,15 @@
 //! minute, each change is published. Of further changes, only the last one is published when the minute is over. Ends
 //! and grants are published at once.
 
-use std::time::Duration;
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    time::Duration,
+};
 
-use super::{Told, tell::ToldKind};
+use super::{
+    Told,
+    tell::{EventObject, ToldKind},
+};
 use service_kit::clock::Now;
 /// The number of changes of one request's wait that are published
 const MOST: usize = 4;
@@ -18,8 +24,8 @@ const TIME: Duration = Duration::from_mins(1);
 pub struct Pace {
     /// Their times, the latest last.
     at: Vec<Now>,
-    /// The last event about the wait, for each object.
-    last: Vec<Told>,
+    /// The last event about the wait, for each object: its digest is enough to tell another one.
+    last: Box<[(EventObject, u64)]>,
     /// The events that are held back.
     held: Vec<Told>,
 }
@@ -48,13 +54,13 @@ impl Pace {
         }
         if events.is_empty() && self.last.is_empty() {
             // A new leader does not repeat an event that its predecessor may have published.
-            self.last.extend(wait);
+            self.last = wait.iter().map(digest).collect();
             return Paced::default();
         }
         for told in events.into_iter().chain(wait) {
             self.held.retain(|it| it.about != told.about);
             // The wait may have changed back to the one that was last published.
-            if !self.last.contains(&told) {
+            if !self.last.contains(&digest(&told)) {
                 self.held.push(told);
             }
         }
@@ -72,11 +78,17 @@ impl Pace {
         }
         self.at.push(now);
         let tell = std::mem::take(&mut self.held);
-        self.last
-            .retain(|it| tell.iter().all(|told| told.about != it.about));
-        self.last.extend(tell.iter().cloned());
+        let last = std::mem::take(&mut self.last).into_iter();
+        let others = last.filter(|(about, _)| tell.iter().all(|told| told.about != *about));
+        self.last = others.chain(tell.iter().map(digest)).collect();
         Paced { tell, again: None }
     }
+}
+
+fn digest(told: &Told) -> (EventObject, u64) {
+    let mut hash = DefaultHasher::new();
+    told.hash(&mut hash);
+    (told.about.clone(), hash.finish())
 }
 
 #[cfg(test)]

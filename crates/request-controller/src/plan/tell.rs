@@ -67,7 +67,7 @@ impl ToldKind {
 }
 
 /// The object of an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EventObject {
     /// The request.
     Request,
@@ -83,7 +83,7 @@ pub enum EventObject {
 }
 
 /// One event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Told {
     /// Its object.
     pub about: EventObject,

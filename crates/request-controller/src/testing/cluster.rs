@@ -41,7 +41,7 @@ use crate::{
     api::{Live, Name, Strict, binding, role},
     apply::{Applier, Writes},
     cache::{ConnectorCached, KindState, PodCached, PolicyCached, World},
-    check_object::{AsText, CheckObject},
+    check_object::{AsText, CheckObject, NamedCheck},
     evaluator::{Evaluator, Unanswered, mount_access},
     events::Events,
     metrics::{Metrics, RequestGauges},
@@ -231,8 +231,8 @@ pub(crate) fn check_object(
     resource: &ApiResource,
     object: &Value,
 ) -> Option<Result<CheckObject, Unreadable>> {
-    let read = <AsText as Parse<CheckObject>>::parse(&object.to_string());
-    let read = read.map(|it| it.of_kind(resource));
+    let read = <AsText as Parse<NamedCheck>>::parse(&object.to_string());
+    let read = read.map(|it| it.object.of_kind(resource));
     Some(read.map_err(|problem| Unreadable {
         metadata: serde_json::from_value(object["metadata"].clone()).unwrap(),
         problem,

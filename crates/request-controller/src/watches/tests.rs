@@ -153,8 +153,8 @@ async fn the_caches_say_of_a_grant_that_it_is_being_deleted() {
             binding,
         );
         let state = feeds.world.read();
-        assert_eq!(state.grants.len(), 2);
-        assert!(state.grants.values().all(|it| it.is_going() == is_kept));
+        assert_eq!(state.grants.count(), 2);
+        assert!(state.grants.all().all(|it| it.is_going() == is_kept));
     }
 }
 
@@ -184,7 +184,7 @@ async fn the_caches_have_everything_once_each_list_was_received() {
     let state = feeds.world.read();
     assert!(!state.requests.are_listed(), "no list is incomplete");
     assert_eq!(state.requests.counts().granted, 1);
-    assert_eq!((state.pods.len(), state.grants.len()), (1, 2));
+    assert_eq!((state.pods.len(), state.grants.count()), (1, 2));
     // Nothing is known of the configuration.
     let missing = Status::Missing(vec!["connectors-config".to_owned()]);
     assert_eq!(process.status(), missing);

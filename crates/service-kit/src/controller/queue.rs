@@ -157,6 +157,11 @@ impl<J: Clone + Eq + Hash> Queue<J> {
         self.changed.notify_waiters();
     }
 
+    /// Forgets a job whose object is gone, unless it is in line or looked at: when it is due, and that it failed.
+    pub fn forget(&self, job: &J) {
+        self.state().forget(job);
+    }
+
     /// Lets workers take jobs of this urgency.
     pub fn open(&self, urgency: Urgency) {
         self.state().open(urgency);

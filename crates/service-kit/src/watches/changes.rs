@@ -1,10 +1,10 @@
 //! The meaning of the events of a watch for a cache.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use kube::{Resource, runtime::watcher::Event};
 
-use crate::name::Name;
+use crate::{name::Name, spare_room::SpareRoom as _};
 
 /// The meaning of an event for a cache.
 #[derive(Debug)]
@@ -27,8 +27,9 @@ pub enum ListState {
 /// Turns events into changes: an object that a new list does not contain is gone.
 #[derive(Debug, Default)]
 pub struct Changes {
-    known: HashSet<Name>,
-    listed: Option<HashSet<Name>>,
+    known: Names,
+    /// The names in a list that is not complete. They are in no other place meanwhile.
+    listed: Option<Names>,
 }
 
 impl Changes {
@@ -36,27 +37,30 @@ impl Changes {
     pub fn of<K: Resource>(&mut self, event: Event<K>) -> (Vec<Change<K>>, Option<ListState>) {
         match event {
             Event::Init => {
-                self.listed = Some(HashSet::new());
+                // An earlier list that broke off named objects that exist.
+                let listed = self.listed.replace(Names::default());
+                self.known.extend(listed.unwrap_or_default());
                 (Vec::new(), Some(ListState::Begins))
             }
             Event::InitApply(object) => {
                 let name = Name::of(&object);
-                self.known.insert(name.clone());
                 if let Some(listed) = &mut self.listed {
-                    listed.insert(name.clone());
+                    self.known.remove(&name);
+                    listed.insert(&name);
+                } else {
+                    self.known.insert(&name);
                 }
                 (vec![Change::There(name, object)], None)
             }
             Event::InitDone => {
                 let listed = self.listed.take().unwrap_or_default();
-                let gone = self.known.difference(&listed).cloned();
-                let gone = gone.map(Change::Gone).collect();
-                self.known = listed;
+                let gone = std::mem::replace(&mut self.known, listed);
+                let gone = gone.into_names().map(Change::Gone).collect();
                 (gone, Some(ListState::Ends))
             }
             Event::Apply(object) => {
                 let name = Name::of(&object);
-                self.known.insert(name.clone());
+                self.known.insert(&name);
                 (vec![Change::There(name, object)], None)
             }
             Event::Delete(object) => {
@@ -65,6 +69,45 @@ impl Changes {
                 (vec![Change::Gone(name)], None)
             }
         }
+    }
+}
+
+/// Names by namespace. The caches keep the same names, so these take as little memory as they can.
+#[derive(Debug, Default)]
+struct Names(HashMap<Box<str>, HashSet<Box<str>>>);
+
+impl Names {
+    fn insert(&mut self, name: &Name) {
+        if let Some(names) = self.0.get_mut(name.namespace.as_str()) {
+            names.insert(name.name.as_str().into());
+        } else {
+            let names = HashSet::from([name.name.as_str().into()]);
+            self.0.insert(name.namespace.as_str().into(), names);
+        }
+    }
+
+    fn remove(&mut self, name: &Name) {
+        if let Some(names) = self.0.get_mut(name.namespace.as_str()) {
+            names.remove(name.name.as_str());
+            if names.is_empty() {
+                self.0.remove(name.namespace.as_str());
+            } else {
+                names.give_back_room();
+            }
+        }
+    }
+
+    fn extend(&mut self, others: Self) {
+        for (namespace, names) in others.0 {
+            self.0.entry(namespace).or_default().extend(names);
+        }
+    }
+
+    fn into_names(self) -> impl Iterator<Item = Name> {
+        self.0.into_iter().flat_map(|(namespace, names)| {
+            let of = move |name: Box<str>| Name::new(&namespace, &name);
+            names.into_iter().map(of)
+        })
     }
 }
 

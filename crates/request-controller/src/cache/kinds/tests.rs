@@ -24,7 +24,7 @@ fn request() -> Name {
 fn object(version: &str) -> CheckObject {
     let object =
         json!({"metadata": {"uid": "u", "resourceVersion": version}, "data": "x".repeat(100)});
-    AsText::parse(&object.to_string()).unwrap()
+    AsText::parse(&object.to_string()).unwrap().object
 }
 
 fn read(version: &str) -> KindObject {
@@ -141,7 +141,7 @@ fn linked_objects_have_the_share_of_their_namespace() {
     let mut state = linked(&names);
     let large = json!({"metadata": {}, "data": "x".repeat(200 * 1024)}).to_string();
     for name in &names {
-        let object = AsText::parse(&large).unwrap();
+        let object = AsText::parse(&large).unwrap().object;
         let _ = state.object(&kind(), &run(name), Some(Ok(object)));
     }
     let weight = state.kinds[&kind()].weight();
@@ -188,7 +188,7 @@ const PART: usize = 128 * 1024;
 fn of_weight(bytes: usize) -> KindObject {
     let of = |padding: usize| -> CheckObject {
         let object = json!({"metadata": {}, "data": "x".repeat(padding)});
-        AsText::parse(&object.to_string()).unwrap()
+        AsText::parse(&object.to_string()).unwrap().object
     };
     let object = of(bytes - of(0).weight());
     assert_eq!(object.weight(), bytes);

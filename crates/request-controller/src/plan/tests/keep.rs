@@ -7,6 +7,7 @@ use k8s_openapi::api::rbac::v1::{PolicyRule, RoleBinding};
 use serde_json::json;
 
 use super::scene::Scene;
+use crate::api::Name;
 use crate::grant::{self, keep};
 use crate::seen::{Managed, ManagedObject, Unread};
 
@@ -24,10 +25,22 @@ fn kept_as(change: impl Fn(&mut Managed)) -> Vec<bool> {
     let mut grants = scene.seen.grants.clone();
     grants.iter_mut().for_each(&change);
     let request = Some(&scene.seen.request);
-    grants
-        .iter()
-        .map(|it| keep(it, request, scene.now.wall))
-        .collect()
+    let kept = |it: &Managed| keep(it, request, scene.now.wall);
+    for object in &grants {
+        let cached = as_cached(object);
+        assert_eq!(kept(&cached), kept(object), "as the cache keeps {object:?}");
+        assert_eq!(cached.is_ours(), object.is_ours());
+        assert_eq!(cached.is_going(), object.is_going());
+    }
+    grants.iter().map(kept).collect()
+}
+
+/// The object as the cache gives it back.
+fn as_cached(object: &Managed) -> Managed {
+    let mut cache = crate::cache::State::default();
+    let name = Name::in_metadata(&object.metadata);
+    let _ = cache.grant(object.kind(), &name, Some(object));
+    cache.grants.get(object.kind(), &name).unwrap()
 }
 
 const BOTH: [bool; 2] = [true, true];
@@ -207,6 +220,7 @@ fn what_was_edited_goes() {
             it.object = match it.object {
                 ManagedObject::Role(_) => ManagedObject::Role(Err(Unread)),
                 ManagedObject::RoleBinding(_) => ManagedObject::RoleBinding(Err(Unread)),
+                ManagedObject::Kept(kind, _) => ManagedObject::Kept(kind, Err(Unread)),
             }
         },
     ];

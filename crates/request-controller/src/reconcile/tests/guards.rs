@@ -26,7 +26,7 @@ use super::{UPDATE, end_pod, look};
 use crate::{
     api::{Live, Name, Strict},
     cache::{KindState, State},
-    check_object::{AsText, CheckObject},
+    check_object::{AsText, NamedCheck},
     evaluator::{Evaluator, Unanswered},
     observe::{LiveLook, ObserveError, Observer},
     reconcile::{ReconcileError, Reconciler},
@@ -170,7 +170,9 @@ async fn objects_that_are_not_kept_are_read_live() {
         let mut state = controller.world.write();
         for number in 0..50 {
             let padding = json!({"metadata": {}, "data": "x".repeat(200 * 1024)}).to_string();
-            let object = <AsText as Parse<CheckObject>>::parse(&padding).unwrap();
+            let object = <AsText as Parse<NamedCheck>>::parse(&padding)
+                .unwrap()
+                .object;
             let name = Name::new(namespace, &format!("padding-{number}"));
             let _ = state.object(&config_maps(), &name, Some(Ok(object)));
         }

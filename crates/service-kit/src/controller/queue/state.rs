@@ -13,6 +13,7 @@ use super::{Looked, Pauses, Shares, Taken, Tenants, Urgency};
 use crate::{
     fair::{FairLine, TenantShares},
     retry::Backoff,
+    spare_room::SpareRoom as _,
 };
 
 /// The pauses before a failed job is tried again.
@@ -286,6 +287,7 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
                 continue;
             };
             self.waiting.remove(&job);
+            self.waiting.give_back_room();
             self.drop_timers(&job);
             self.owners[share].take(tenants.owner.clone());
             self.askers[share].take(tenants.asker.clone());
@@ -378,9 +380,19 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
         self.timers.insert(timer, (job, urgency));
     }
 
+    pub(super) fn forget(&mut self, job: &J) {
+        if !self.running.contains_key(job) && !self.waiting.contains_key(job) {
+            self.drop_timers(job);
+            self.failures.remove(job);
+            self.changes.remove(job);
+            self.failures.give_back_room();
+        }
+    }
+
     fn drop_timers(&mut self, job: &J) {
         for timer in self.timer_of.remove(job).into_iter().flatten().flatten() {
             self.timers.remove(&timer);
         }
+        self.timer_of.give_back_room();
     }
 }

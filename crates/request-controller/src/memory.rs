@@ -1,0 +1,351 @@
+//! The bytes that one request costs, counted by the allocator: while it waits, when it is granted, and that nothing is
+//! left of it.
+//!
+//! The objects come as their watches bring them, as long as the API server sends them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use allocation_counter::measure;
+use connectors_api::{
+    AccessPolicy, AccessRequest,
+    access_policy::ObjectKind,
+    check_selector::CompiledPolicy,
+    template::{Budget, LabelTemplates, TemplateData},
+};
+use k8s_openapi::api::{
+    core::v1::Pod,
+    rbac::v1::{Role, RoleBinding},
+};
+use kube::{core::ApiResource, runtime::watcher::Event};
+use serde_json::{Value, json};
+use service_kit::{
+    clock::Now,
+    controller::queue::Urgency,
+    watches::{Change, Changes, Guarded, Parse},
+};
+use tokio::time::Instant;
+
+use crate::{
+    api::{Name, PodFields, Strict, binding, role},
+    cache::{Job, KindState, PodCached, PolicyCached},
+    check_object::{AsText, NamedCheck},
+    observe::{gated_since, pod_facts},
+    plan::{
+        pace::Pace,
+        tell::{EventObject, Told, ToldKind},
+    },
+    reconcile::Reconciler,
+    seen::GrantKind,
+    testing::Cluster,
+};
+
+mod objects;
+
+use objects::Objects;
+
+/// The most bytes that one request may cost, all in. An allocation takes some more than it asks for.
+const WAITING: i64 = 7_000;
+const GRANTED: i64 = 6_500;
+/// The bytes of what is remembered of the requests of one namespace, however many there are: a share of each cache, and
+/// what an entry takes beyond its weight.
+const REMEMBERED: i64 = 5 * 1024 * 1024;
+/// The bytes that may be left of any number of requests: small maps keep their room.
+const LEFT: i64 = 64 * 1024;
+/// The part that has a bound of its own.
+const BOUNDED: &str = "remembered";
+
+/// A controller, its watches, and the bytes that it keeps, by what they are for.
+struct Counted {
+    controller: Reconciler,
+    requests: Changes,
+    pods: Changes,
+    checks: Changes,
+    roles: Changes,
+    bindings: Changes,
+    bytes: BTreeMap<&'static str, i64>,
+}
+
+fn kind() -> ObjectKind {
+    ObjectKind {
+        api_version: "openshift-pipelines.org/v1alpha1".to_owned(),
+        kind: "ApprovalTask".to_owned(),
+    }
+}
+
+fn resource() -> ApiResource {
+    ApiResource {
+        group: "openshift-pipelines.org".to_owned(),
+        version: "v1alpha1".to_owned(),
+        api_version: kind().api_version,
+        kind: kind().kind,
+        plural: "approvaltasks".to_owned(),
+    }
+}
+
+/// The change that an event of an object is.
+fn change<K, P>(changes: &mut Changes, text: &str, is_there: bool) -> Change<Guarded<K, P>>
+where
+    K: kube::Resource,
+    P: Parse<K>,
+{
+    let object: Guarded<K, P> = serde_json::from_str(text).unwrap();
+    let event = if is_there {
+        Event::Apply(object)
+    } else {
+        Event::Delete(object)
+    };
+    changes.of(event).0.pop().unwrap()
+}
+
+impl Counted {
+    fn new() -> Self {
+        let cluster = Cluster::new();
+        cluster.server.remove("accessrequests", "request");
+        let controller = cluster.controller();
+        let policy = <Strict as Parse<AccessPolicy>>::parse(&objects::policy()).unwrap();
+        {
+            let mut state = controller.world.write();
+            let _ = state.kind(&kind(), KindState::Watching(resource()));
+            let cached = PolicyCached {
+                uid: policy.metadata.uid.clone().unwrap(),
+                deleting: false,
+                policy: Ok(Arc::new(CompiledPolicy::of(policy, None))),
+            };
+            let _ = state.policy(&Name::new(objects::TOOLS, objects::POLICY), Some(cached));
+        }
+        Self {
+            controller,
+            requests: Changes::default(),
+            pods: Changes::default(),
+            checks: Changes::default(),
+            roles: Changes::default(),
+            bindings: Changes::default(),
+            bytes: BTreeMap::new(),
+        }
+    }
+
+    /// Counts the bytes that an action keeps or gives back.
+    fn count(&mut self, what: &'static str, act: impl FnOnce(&mut Self)) {
+        let kept = measure(|| act(self)).bytes_current;
+        *self.bytes.entry(what).or_default() += kept;
+    }
+
+    fn total(&self) -> i64 {
+        self.bytes.values().sum()
+    }
+
+    fn request(&mut self, text: &str) {
+        self.count("request", |it| {
+            let request: Guarded<AccessRequest, Strict> = serde_json::from_str(text).unwrap();
+            let request = request.object.map(Arc::new);
+            let name = Name::of(request.as_deref().unwrap());
+            let _ = it.controller.world.write().request(&name, request);
+        });
+        self.count("names", |it| {
+            let _: Change<Guarded<AccessRequest, Strict>> = change(&mut it.requests, text, true);
+        });
+    }
+
+    fn pod(&mut self, text: &str) {
+        self.count("pod", |it| {
+            let pod: Guarded<Pod, PodFields> = serde_json::from_str(text).unwrap();
+            let pod = pod.object.unwrap();
+            let cached = PodCached {
+                uid: pod.metadata.uid.clone().unwrap(),
+                version: pod.metadata.resource_version.clone().unwrap(),
+                facts: Some(pod_facts(&pod)),
+                gated_since: gated_since(&pod),
+            };
+            let _ = it
+                .controller
+                .world
+                .write()
+                .pod(&Name::of(&pod), Some(cached));
+        });
+        self.count("names", |it| {
+            let _: Change<Guarded<Pod, PodFields>> = change(&mut it.pods, text, true);
+        });
+    }
+
+    fn check(&mut self, name: &Name, text: &str) {
+        self.count("check object", |it| {
+            let object = <AsText as Parse<NamedCheck>>::parse(text).unwrap();
+            let object = Some(Ok(object.object.of_kind(&resource())));
+            let _ = it.controller.world.write().object(&kind(), name, object);
+        });
+        self.count("names", |it| {
+            let _: Change<Guarded<Pod, PodFields>> = change(&mut it.checks, text, true);
+        });
+    }
+
+    fn grant(&mut self, grant: GrantKind, text: &str) {
+        self.count("grant", |it| {
+            let managed = match grant {
+                GrantKind::Role => role(serde_json::from_str::<Guarded<Role>>(text).unwrap()),
+                GrantKind::RoleBinding => {
+                    binding(serde_json::from_str::<Guarded<RoleBinding>>(text).unwrap())
+                }
+            };
+            let name = Name::in_metadata(&managed.metadata);
+            let _ = it
+                .controller
+                .world
+                .write()
+                .grant(grant, &name, Some(&managed));
+        });
+        self.count("names", |it| {
+            let watch = match grant {
+                GrantKind::Role => &mut it.roles,
+                GrantKind::RoleBinding => &mut it.bindings,
+            };
+            let _: Change<Guarded<Pod, PodFields>> = change(watch, text, true);
+        });
+    }
+
+    /// What a reconciliation that found the request waiting keeps.
+    fn look(&mut self, objects: &Objects) {
+        let name = objects.name();
+        self.count("selections", |it| {
+            let labels = BTreeMap::from([("tekton.dev/pipelineRun".to_owned(), objects.run())]);
+            let labels = LabelTemplates::parse(&labels).unwrap();
+            let data = TemplateData::of(json!({}));
+            let labels = labels.render(&data, &mut Budget::default()).unwrap();
+            let mut state = it.controller.world.write();
+            state.sought.learn(&name, vec![(kind(), labels)]);
+        });
+        let pod: Value = serde_json::from_str(&objects.pod()).unwrap();
+        let said = objects.said();
+        self.count(BOUNDED, |it| {
+            let question = (objects::POLICY_UID, objects.pod_uid());
+            it.controller
+                .observer
+                .remember(&name, question, &pod, &said);
+        });
+        self.count("events", |it| {
+            let now = Now {
+                wall: jiff::Timestamp::UNIX_EPOCH,
+                mono: Instant::now(),
+            };
+            let told = EventObject::Pod;
+            let told = Told {
+                about: told,
+                kind: ToldKind::AccessPending,
+                why: None,
+                note: objects.note(),
+            };
+            let mut paces = it.controller.paces.lock().unwrap();
+            let (_, pace) = paces
+                .entry(name.clone())
+                .or_insert((objects.uid(), Pace::default()));
+            let _ = pace.next(vec![told], None, now);
+        });
+        self.count("timers", |it| {
+            let job = Job::Request(name.clone());
+            let day = std::time::Duration::from_hours(24);
+            it.controller.queue.wake_after(job, Urgency::Normal, day);
+        });
+    }
+
+    fn waits(&mut self, objects: &Objects) {
+        self.pod(&objects.pod());
+        self.check(&objects.check_name(), &objects.check("pending"));
+        self.request(&objects.request("Pending"));
+        self.look(objects);
+        self.grant(GrantKind::Role, &objects.role());
+    }
+
+    fn is_granted(&mut self, objects: &Objects) {
+        self.check(&objects.check_name(), &objects.check("approved"));
+        self.request(&objects.request("Granted"));
+        self.grant(GrantKind::RoleBinding, &objects.binding());
+        self.look_ended_the_wait(objects);
+    }
+
+    fn look_ended_the_wait(&mut self, objects: &Objects) {
+        self.count("events", |it| {
+            it.controller.paces.lock().unwrap().remove(&objects.name());
+        });
+    }
+
+    /// Everything of the request is deleted.
+    fn goes(&mut self, objects: &Objects) {
+        self.count("request", |it| {
+            let (gone, _) = it.controller.world.write().request_gone(&objects.name());
+            it.controller.gone(&gone.unwrap().read().unwrap());
+        });
+        self.count("pod", |it| {
+            let _ = it.controller.world.write().pod(&objects.pod_name(), None);
+        });
+        self.count("check object", |it| {
+            let name = objects.check_name();
+            let _ = it.controller.world.write().object(&kind(), &name, None);
+        });
+        self.count("grant", |it| {
+            let mut state = it.controller.world.write();
+            for grant in GrantKind::ALL {
+                let _ = state.grant(grant, &objects.grant_name(), None);
+            }
+        });
+        self.count("names", |it| {
+            let text = objects.request("Granted");
+            let _: Change<Guarded<AccessRequest, Strict>> = change(&mut it.requests, &text, false);
+            for (watch, text) in [
+                (&mut it.pods, objects.pod()),
+                (&mut it.checks, objects.check("pending")),
+                (&mut it.roles, objects.role()),
+                (&mut it.bindings, objects.binding()),
+            ] {
+                let _: Change<Guarded<Pod, PodFields>> = change(watch, &text, false);
+            }
+        });
+    }
+
+    /// The bytes of each request, by part, in a table.
+    fn told(&self, what: &str, requests: i64) -> i64 {
+        let each = (self.total() - self.bytes.get(BOUNDED).unwrap_or(&0)) / requests;
+        println!("{what}: {each} bytes for each of {requests}");
+        for (part, bytes) in &self.bytes {
+            println!("  {part}: {}", bytes / requests);
+        }
+        each
+    }
+}
+
+#[test]
+fn a_request_costs_so_many_bytes_and_nothing_when_it_went() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let _entered = runtime.enter();
+    let sample = Objects::of(0);
+    println!(
+        "JSON: request {}, pod {}, check {}, role {}",
+        sample.request("Pending").len(),
+        sample.pod().len(),
+        sample.check("pending").len(),
+        sample.role().len()
+    );
+    for count in [100, 1_000] {
+        let mut counted = Counted::new();
+        let all: Vec<_> = (0..count).map(Objects::of).collect();
+        let count = i64::try_from(count).unwrap();
+        for round in 0..2 {
+            all.iter().for_each(|it| counted.waits(it));
+            let waiting = counted.told("waiting", count);
+            all.iter().for_each(|it| counted.is_granted(it));
+            let granted = counted.told("granted", count);
+            let remembered = counted.bytes[BOUNDED];
+            all.iter().for_each(|it| counted.goes(it));
+            counted.told("gone", count);
+            let left = counted.total();
+            assert!(waiting <= WAITING, "{waiting} bytes for each of {count}");
+            assert!(granted <= GRANTED, "{granted} bytes for each of {count}");
+            assert!(remembered <= REMEMBERED, "{remembered} bytes");
+            assert!(
+                left < LEFT,
+                "{left} bytes are left of {count}, round {round}"
+            );
+        }
+    }
+}
