@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use connectors_api::AccessRequest;
 use connectors_api::access_request::Phase;
 use e2e::ApiClient;
-use e2e::api::kinds::{ACCESS_REQUEST, CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT};
+use e2e::api::kinds::{ACCESS_REQUEST, CONFIG_MAP, NAMESPACE, POD, SERVICE_ACCOUNT};
 use e2e::pipelines::RUN_LABEL;
 use futures::TryStreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
@@ -21,14 +21,16 @@ use crate::support::place::Place;
 use crate::support::process::Running;
 
 /// The time limit of the measurements on a crowd.
-const PATIENCE: Duration = Duration::from_mins(5);
+const PATIENCE: Duration = Duration::from_mins(15);
 /// Callers that create and approve at a time.
 const CALLERS: usize = 8;
 /// Events of one object that are measured, and the pause between them: each is an event of its own.
 const EVENTS: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(25);
+/// After so many requests a line tells the progress.
+const MANY: usize = 1000;
 /// The program whose cost counts.
-const CONTROLLER: &str = "request-controller";
+pub(crate) const CONTROLLER: &str = "request-controller";
 
 /// Requests that wait for an approval each, in namespaces with a connector and a policy of their own.
 pub(crate) struct Crowd {
@@ -142,6 +144,14 @@ impl Crowd {
         busy.saturating_sub(calm) / EVENTS
     }
 
+    /// The pod of a request with a grant goes, after something else was done. Gives when its grant was revoked.
+    pub(crate) fn end_pod(&self, number: usize, act: impl FnOnce()) -> Instant {
+        let told = self.watch(Phase::Revoked);
+        act();
+        self.spaces[0].delete_now(POD, &name(number)).unwrap();
+        told.recv_timeout(PATIENCE).unwrap().at
+    }
+
     /// Deletes everything.
     pub(crate) fn dissolve(self) {
         let admin = &self.spaces[0];
@@ -190,6 +200,9 @@ impl Crowd {
             let next = next.unwrap_or_else(|_| panic!("{} of {}", names.len(), self.count()));
             if names.insert(next.name) {
                 last = next.at;
+                if names.len() % MANY == 0 {
+                    eprintln!("{} of {}", names.len(), self.count());
+                }
             }
         }
         last
@@ -234,10 +247,10 @@ pub(crate) fn memory() -> f64 {
 }
 
 /// The processor time that the controller used meanwhile.
-fn worked_during(act: impl FnOnce()) -> Duration {
+pub(crate) fn worked_during(act: impl FnOnce()) -> Duration {
     let worked = || -> Duration {
         let replicas = Running::named(CONTROLLER);
-        replicas.iter().map(Running::worked).sum()
+        replicas.iter().filter_map(Running::worked_so_far).sum()
     };
     let before = worked();
     act();

@@ -14,6 +14,7 @@
 mod crowd;
 mod floor;
 mod follow;
+mod many;
 mod rounds;
 #[path = "../support/mod.rs"]
 mod support;
@@ -21,6 +22,7 @@ mod support;
 use std::process::ExitCode;
 
 use crowd::Crowd;
+use e2e::harness::is_long_form;
 use floor::Floor;
 use rounds::{Rounds, Way};
 use support::load::Times;
@@ -56,6 +58,11 @@ struct Bound {
 fn main() -> ExitCode {
     let place = Place::enter();
     let rounds = Rounds::set(&place);
+    let mut table = Table::default();
+    if is_long_form() {
+        many::rows(&place, &rounds, &mut table);
+        return table.end();
+    }
     let floor = Floor::of(&place);
     let mut times = Way::ALL.map(|_| Times::default());
     let mut bare = Times::default();
@@ -78,7 +85,6 @@ fn main() -> ExitCode {
             bare.add(took);
         }
     }
-    let mut table = Table::default();
     by_ways(&times, &mut table);
     let [without, with] = GRANT;
     grant("", &times[Way::Proof as usize], &bare, &without, &mut table);

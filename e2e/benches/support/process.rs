@@ -142,22 +142,32 @@ impl Running {
         (field("VmRSS"), field("VmHWM"))
     }
 
+    /// Its number, as the operating system counts.
+    pub(crate) const fn id(&self) -> u32 {
+        self.0
+    }
+
     /// The processor time that it has used.
     pub(crate) fn worked(&self) -> Duration {
+        self.worked_so_far().unwrap()
+    }
+
+    /// The same of a process that may have ended meanwhile.
+    pub(crate) fn worked_so_far(&self) -> Option<Duration> {
         worked(&self.0.to_string())
     }
 }
 
 /// The processor time of this process.
 pub(crate) fn worked_here() -> Duration {
-    worked("self")
+    worked("self").unwrap()
 }
 
 /// User and system time, the fourteenth and fifteenth fields, in hundredths of a second.
-fn worked(process: &str) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+fn worked(process: &str) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')').unwrap();
     let times = fields.split_whitespace().skip(11).take(2);
     let ticks: u64 = times.map(|it| it.parse::<u64>().unwrap()).sum();
-    Duration::from_millis(ticks * 10)
+    Some(Duration::from_millis(ticks * 10))
 }
