@@ -346,6 +346,7 @@ fn a_request_costs_so_many_bytes_and_nothing_when_it_went() {
                 left < LEFT,
                 "{left} bytes are left of {count}, round {round}"
             );
+            counted.bytes.clear();
         }
     }
 }
