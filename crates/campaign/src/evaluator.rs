@@ -11,7 +11,7 @@ use std::{
 };
 
 use connectors_api::{
-    judge::{self, RegoAnswer, RegoFailure, RegoJob},
+    judge::{self, NeededParts, RegoAnswer, RegoFailure, RegoJob},
     rego::CheckModule,
 };
 use evaluation_api::{
@@ -388,7 +388,7 @@ fn truth(question: &EvaluateChecksRequest) -> Result<EvaluateChecksResponse, Una
     let refused = || refusal(Code::InvalidArgument);
     let policy = ParsedPolicies::default().find(&question.policy);
     let policy = policy.map_err(|_| refused())?.read(&question.policy);
-    let asked = evaluate::read(question).map_err(|_| refused())?;
+    let asked = evaluate::read(question, &NeededParts::ALL).map_err(|_| refused())?;
     let asked = asked.about(policy.map_err(|_| refused())?);
     let prepared = judge::prepare(asked).map_err(|_| refused())?;
     let answers: Vec<_> = prepared.rego_jobs().map(|job| rego(&job)).collect();

@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_map_takes_no_more_than_some_times_the_room_of_its_entries() {
-        let mut map: HashMap<_, _> = (0..10_000).map(|it| (it, ())).collect();
+        let mut map: HashMap<_, _> = (0..10_000).map(|it| (it, it)).collect();
         let mut set: HashSet<_> = (0..10_000).collect();
         let (mut last, mut changes) = (map.capacity(), 0);
         for number in 0..10_000 {

@@ -42,7 +42,11 @@ impl Tables {
                     Some(ManagedObject::RoleBinding(Ok(binding))) => {
                         known.chain.rbac.apply(&binding).is_ok()
                     }
-                    Some(ManagedObject::Role(Err(_)) | ManagedObject::RoleBinding(Err(_)))
+                    Some(
+                        ManagedObject::Role(Err(_))
+                        | ManagedObject::RoleBinding(Err(_))
+                        | ManagedObject::Kept(..),
+                    )
                     | None => false,
                 };
                 debug_assert!(applied, "the index refuses an object of a grant");

@@ -71,7 +71,9 @@ where
     P: Iterator<Item = &'a [String]>,
 {
     let mut pod = NeededFields::NONE;
-    OF_POD.iter().for_each(|path| pod.add(path.iter().copied()));
+    for path in OF_POD {
+        pod.add(path.iter().copied());
+    }
     let mut objects = Vec::with_capacity(policy.checks.len());
     for of in &policy.checks {
         let read = of.module().map(&paths);
@@ -103,9 +105,9 @@ fn of_objects<'a>(
         object_ref,
     } = &check.selector;
     let mut needed = NeededFields::NONE;
-    OF_OBJECT
-        .iter()
-        .for_each(|path| needed.add(path.iter().copied()));
+    for path in OF_OBJECT {
+        needed.add(path.iter().copied());
+    }
     for label in labels.keys() {
         needed.add(["metadata", "labels", label]);
     }

@@ -88,9 +88,9 @@ fn policies() -> impl Strategy<Value = PolicyQuestion> {
                 it.policy["metadata"]["namespace"] = "tools".into();
             }
             if shares {
-                let shared = ["data.verdict", "spec.type", "metadata.annotations"];
-                let shared = shared.map(|it| FieldPath::parse(it).unwrap());
-                it.shared.insert("gate".to_owned(), shared.into());
+                let fields = ["data.verdict", "spec.type", "metadata.annotations"];
+                let fields = fields.map(|it| FieldPath::parse(it).unwrap());
+                it.shared.insert("gate".to_owned(), fields.into());
             }
             if is_after {
                 it.stage = Stage::AfterGrant;
