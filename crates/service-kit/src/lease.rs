@@ -15,27 +15,34 @@
 
 mod candidate;
 mod leading;
+mod next;
 mod record;
+mod spread;
 
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client, api::PostParams};
 use thiserror::Error;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until, timeout, timeout_at},
 };
 use tracing::{info, warn};
 
 use crate::gets;
 use crate::{clock, report};
 use candidate::{Candidate, LeaseStep};
+pub use next::NextShard;
+pub use spread::{ShardPlace, Spread, WorkEnded};
+
+/// A process that has to take back what it handed over keeps it for this time: the other one may be unable to take it.
+const LEFT_AGAIN: Duration = Duration::from_mins(5);
 
 /// How long a lease lasts and how it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +103,11 @@ pub enum Leadership {
         /// When its time is up.
         until: Instant,
     },
+    /// The same, but it begins nothing more: it is about to hand the lease over.
+    Leaving {
+        /// When its time is up.
+        until: Instant,
+    },
 }
 
 impl Leadership {
@@ -105,10 +117,20 @@ impl Leadership {
         self.is_leader_at(Instant::now())
     }
 
+    /// Whether this process leads, and may begin more work.
+    #[must_use]
+    pub fn may_begin(self) -> bool {
+        matches!(self, Self::Leader { .. }) && self.is_leader()
+    }
+
     fn is_leader_at(self, now: Instant) -> bool {
+        self.until().is_some_and(|until| now < until)
+    }
+
+    const fn until(self) -> Option<Instant> {
         match self {
-            Self::Follower => false,
-            Self::Leader { until } => now < until,
+            Self::Follower => None,
+            Self::Leader { until } | Self::Leaving { until } => Some(until),
         }
     }
 }
@@ -129,6 +151,12 @@ pub struct Election {
     terms: LeaseTerms,
     candidate: Candidate,
     leadership: watch::Sender<Leadership>,
+    /// The place among the shards of a controller; none if it has no shards.
+    place: Option<ShardPlace>,
+    /// Until when this process waits for the end of its work, before it hands the lease over.
+    leaving: Option<Instant>,
+    /// When it began to hand the lease over, if no other process has taken it since.
+    left: Option<Instant>,
 }
 
 impl Election {
@@ -148,6 +176,18 @@ impl Election {
             terms,
             candidate: Candidate::new(identity, terms),
             leadership: watch::Sender::new(Leadership::Follower),
+            place: None,
+            leaving: None,
+            left: None,
+        }
+    }
+
+    /// The lease is that of a shard: it is left to processes that lead fewer shards.
+    #[must_use]
+    pub fn shared(self, place: ShardPlace) -> Self {
+        Self {
+            place: Some(place),
+            ..self
         }
     }
 
@@ -167,17 +207,22 @@ impl Election {
             tokio::select! {
                 biased;
                 () = &mut released => break,
+                () = self.work_has_ended() => self.give_back().await,
                 () = self.until(sleep_until(next)) => {}
             }
         }
-        self.release().await;
+        self.give_back().await;
     }
 
     /// One step, and when the next one is due.
     async fn step(&mut self) -> Instant {
         let started = Instant::now();
         let due = started + self.terms.period;
-        let (verb, failure) = match self.candidate.plan(started) {
+        let patience = self
+            .place
+            .as_ref()
+            .map_or(Duration::ZERO, ShardPlace::patience);
+        let (verb, failure) = match self.candidate.plan(started, patience) {
             // A holder may let go sooner than its time is up.
             LeaseStep::Wait(until) => {
                 self.candidate.rest();
@@ -193,6 +238,7 @@ impl Election {
             warn!(lease = self.name, problem = text, "cannot {verb} the lease");
             self.candidate.rest();
         }
+        self.consider_others();
         self.publish();
         // A successful read is acted on at once.
         if verb == "read" && failure.is_none() {
@@ -252,35 +298,67 @@ impl Election {
         what.await
     }
 
-    fn publish(&self) {
-        let leadership = self.candidate.leadership();
+    /// Tells the other shards of this process about this one, and notices if it is to be handed over.
+    fn consider_others(&mut self) {
+        let Some(place) = &self.place else { return };
+        let holder = self.candidate.holder();
+        place.tell(holder);
+        if holder.is_some_and(|it| it != place.spread.me) {
+            self.left = None;
+        }
         let now = Instant::now();
-        self.publish_as(if leadership.is_leader_at(now) {
-            leadership
-        } else {
-            Leadership::Follower
+        if !self.candidate.leadership().is_leader_at(now) {
+            self.leaving = None;
+            return;
+        }
+        let is_soon = self.left.is_some_and(|left| now < left + LEFT_AGAIN);
+        if self.leaving.is_none() && !is_soon && place.is_wanted() {
+            info!(
+                lease = self.name,
+                "leaving it to a process that leads fewer"
+            );
+            // Work that takes longer finds that this process does not lead.
+            self.leaving = Some(now + self.terms.hold);
+            self.left = Some(now);
+        }
+    }
+
+    /// Waits for the end of the work under a lease that is to be handed over; for ever under any other.
+    async fn work_has_ended(&self) {
+        match (&self.place, self.leaving) {
+            (Some(place), Some(limit)) => {
+                let _ = timeout_at(limit, place.ended()).await;
+            }
+            (None, _) | (_, None) => pending().await,
+        }
+    }
+
+    fn publish(&self) {
+        let now = Instant::now();
+        let leadership = self.candidate.leadership();
+        let leadership = leadership.until().filter(|until| now < *until);
+        self.publish_as(match (leadership, self.leaving) {
+            (None, _) => Leadership::Follower,
+            (Some(until), None) => Leadership::Leader { until },
+            (Some(until), Some(_)) => Leadership::Leaving { until },
         });
     }
 
     fn publish_as(&self, leadership: Leadership) {
         let before = self.leadership.send_replace(leadership);
-        match (before, leadership) {
-            (Leadership::Follower, Leadership::Leader { .. }) => {
-                info!(lease = self.name, "leading");
-            }
-            (Leadership::Leader { .. }, Leadership::Follower) => {
-                warn!(lease = self.name, "no longer leading");
-            }
-            (Leadership::Follower, Leadership::Follower)
-            | (Leadership::Leader { .. }, Leadership::Leader { .. }) => {}
+        match (before.until(), leadership.until()) {
+            (None, Some(_)) => info!(lease = self.name, "leading"),
+            (Some(_), None) => warn!(lease = self.name, "no longer leading"),
+            (None, None) | (Some(_), Some(_)) => {}
         }
     }
 
-    async fn release(self) {
-        let held = self
-            .candidate
-            .held(Instant::now())
-            .map(|lease| record::released(lease, clock::now()));
+    /// Releases the lease if this process holds it.
+    async fn give_back(&mut self) {
+        self.leaving = None;
+        let held = self.candidate.held(Instant::now());
+        let held = held.map(|lease| record::released(lease, clock::now()));
+        self.candidate.resign();
         // First: from here on no task of this process may act as leader.
         self.leadership.send_replace(Leadership::Follower);
         let Some(lease) = held else { return };

@@ -30,7 +30,7 @@ pub async fn follow(
     let led = async {
         leader.pause();
         while Leadership::known(&mut leadership).await {
-            if leadership.borrow().is_leader() {
+            if leadership.borrow().may_begin() {
                 leader.pause();
                 tokio::select! {
                     biased;

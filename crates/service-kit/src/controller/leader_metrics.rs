@@ -46,15 +46,30 @@ impl LeaderMetrics {
 pub fn while_leading(registry: &Registry, leads: &Leads) -> prometheus::Result<Registry> {
     let families = Registry::new();
     registry.register(Box::new(WhileLeading {
-        families: families.clone(),
-        leads: Arc::clone(leads),
+        leaders: vec![(Arc::clone(leads), families.clone())],
     }))?;
     Ok(families)
 }
 
+/// The same for each shard of a controller. If there are several, their metrics have its number as a label.
+pub fn while_leading_each(
+    registry: &Registry,
+    shards: &[Leads],
+) -> prometheus::Result<Vec<Registry>> {
+    let mut leaders = Vec::new();
+    for (number, leads) in shards.iter().enumerate() {
+        let label = (shards.len() > 1).then(|| ("shard".to_owned(), number.to_string()));
+        let families = Registry::new_custom(None, Some(label.into_iter().collect()))?;
+        leaders.push((Arc::clone(leads), families));
+    }
+    let all = leaders.iter().map(|(_, families)| families.clone());
+    let all = all.collect();
+    registry.register(Box::new(WhileLeading { leaders }))?;
+    Ok(all)
+}
+
 struct WhileLeading {
-    families: Registry,
-    leads: Leads,
+    leaders: Vec<(Leads, Registry)>,
 }
 
 impl Collector for WhileLeading {
@@ -65,11 +80,10 @@ impl Collector for WhileLeading {
 
     fn collect(&self) -> Vec<MetricFamily> {
         // Asked at each scrape: a process that was frozen must not show what another one shows by now.
-        if (self.leads)() {
-            self.families.gather()
-        } else {
-            Vec::new()
-        }
+        let leading = self.leaders.iter().filter(|(leads, _)| leads());
+        leading
+            .flat_map(|(_, families)| families.gather())
+            .collect()
     }
 }
 
@@ -123,6 +137,41 @@ mod tests {
         assert_eq!(shows(), [false, false]);
         leads[1].store(true, SeqCst);
         assert_eq!(shows(), [false, true]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_shard_is_shown_by_its_leader_alone_and_under_its_number() {
+        let leads = [true, false].map(|it| Arc::new(AtomicBool::new(it)));
+        // Each of two processes measures both shards.
+        let processes = [false, true].map(|is_second| {
+            let registry = Registry::new();
+            let leads = leads
+                .clone()
+                .map(|it| -> Leads { Arc::new(move || it.load(SeqCst) != is_second) });
+            for families in while_leading_each(&registry, &leads).unwrap() {
+                let metrics = LeaderMetrics::register(&families).unwrap();
+                metrics.measure("it", &queue());
+            }
+            registry
+        });
+        let shown = |line: &str| {
+            let line = format!("connectors_leader{{controller=\"it\"{line}}} 1\n");
+            processes
+                .each_ref()
+                .map(|it| text(it).matches(&line).count())
+        };
+        let shards = [",shard=\"0\"", ",shard=\"1\""];
+        assert_eq!(shards.map(shown), [[1, 0], [0, 1]]);
+        // A shard moves.
+        leads[0].store(false, SeqCst);
+        assert_eq!(shards.map(shown), [[0, 1], [0, 1]]);
+        // A single shard has no number.
+        let registry = Registry::new();
+        let all: Leads = Arc::new(|| true);
+        let families = while_leading_each(&registry, &[all]).unwrap();
+        let metrics = LeaderMetrics::register(&families[0]).unwrap();
+        metrics.measure("it", &queue());
+        assert!(text(&registry).contains("connectors_leader{controller=\"it\"} 1\n"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -172,6 +172,19 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     /// process that never leads keeps none.
     pub fn close(&self) {
         self.state().close();
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until the queue takes no jobs, and no worker looks at one.
+    pub async fn ended(&self) {
+        loop {
+            // Created before the look, so that no change in between is missed.
+            let changed = self.changed.notified();
+            if self.state().has_ended() {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Takes jobs again, before workers may take them. It begins with the leadership: what came up before is found by the

@@ -1,5 +1,7 @@
 //! The knowledge of a candidate, and its decisions. Nothing here waits, sends or reads a clock.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::Instant;
@@ -47,19 +49,19 @@ impl Candidate {
         }
     }
 
-    /// The decision.
-    pub(super) fn plan(&self, now: Instant) -> LeaseStep {
+    /// The decision. A lease that became free is left to others for some time, if another one is to have it.
+    pub(super) fn plan(&self, now: Instant, patience: Duration) -> LeaseStep {
         let Some(Sighting { lease, since }) = self.last.as_ref().filter(|_| self.fresh) else {
             return LeaseStep::Look;
         };
         let free_at = match lease {
-            None => *since,
+            None => *since + patience,
             Some(lease) => match record::holder(lease) {
-                None => return LeaseStep::Write,
+                None => *since + patience,
                 // Either held, or left by a former life of this process.
                 Some(holder) if holder == self.me => return LeaseStep::Write,
                 // The holder's own word counts when it is longer.
-                Some(_) => *since + self.terms.duration.max(record::duration(lease)),
+                Some(_) => *since + self.terms.duration.max(record::duration(lease)) + patience,
             },
         };
         if now >= free_at {
@@ -126,6 +128,23 @@ impl Candidate {
         self.fresh = false;
     }
 
+    /// This process gives the lease back, or tries to.
+    pub(super) const fn resign(&mut self) {
+        self.renewed = None;
+        self.fresh = false;
+    }
+
+    /// The holder in the record as last seen, living or not.
+    pub(super) fn holder(&self) -> Option<&str> {
+        record::holder(self.last.as_ref()?.lease.as_ref()?)
+    }
+
+    /// For how long the record has been the same here.
+    pub(super) fn silence(&self, now: Instant) -> Duration {
+        let since = self.last.as_ref().map_or(now, |last| last.since);
+        now.saturating_duration_since(since)
+    }
+
     /// The record to write.
     pub(super) fn claim(&self, name: &str, wall: Timestamp) -> Lease {
         let before = self.last.as_ref().and_then(|last| last.lease.as_ref());
@@ -185,12 +204,15 @@ mod tests {
     fn after(lease: Option<Lease>, seconds: u32) -> (LeaseStep, Instant) {
         let (mut candidate, start) = (me(), Instant::now());
         candidate.saw(lease, start);
-        (candidate.plan(start + SECOND * seconds), start)
+        (
+            candidate.plan(start + SECOND * seconds, Duration::ZERO),
+            start,
+        )
     }
 
     #[test]
     fn nothing_is_done_before_the_record_was_looked_at() {
-        assert_eq!(me().plan(Instant::now()), LeaseStep::Look);
+        assert_eq!(me().plan(Instant::now(), Duration::ZERO), LeaseStep::Look);
     }
 
     #[test]
@@ -237,10 +259,13 @@ mod tests {
         let (mut candidate, start) = (me(), Instant::now());
         candidate.saw(Some(lease("1", Some("other"), 15)), start);
         candidate.saw(Some(lease("1", Some("other"), 15)), start + SECOND * 14);
-        assert_eq!(candidate.plan(start + SECOND * 15), LeaseStep::Write);
+        assert_eq!(
+            candidate.plan(start + SECOND * 15, Duration::ZERO),
+            LeaseStep::Write
+        );
         candidate.saw(Some(lease("2", Some("other"), 15)), start + SECOND * 15);
         assert_eq!(
-            candidate.plan(start + SECOND * 15),
+            candidate.plan(start + SECOND * 15, Duration::ZERO),
             LeaseStep::Wait(start + SECOND * 30)
         );
     }
@@ -251,11 +276,14 @@ mod tests {
         candidate.saw(Some(lease("1", Some("other"), 15)), start);
         candidate.saw(None, start + SECOND);
         assert_eq!(
-            candidate.plan(start + SECOND),
+            candidate.plan(start + SECOND, Duration::ZERO),
             LeaseStep::Wait(start + SECOND * 16)
         );
         candidate.saw(None, start + SECOND * 16);
-        assert_eq!(candidate.plan(start + SECOND * 16), LeaseStep::Write);
+        assert_eq!(
+            candidate.plan(start + SECOND * 16, Duration::ZERO),
+            LeaseStep::Write
+        );
     }
 
     #[test]
@@ -264,7 +292,10 @@ mod tests {
             let (mut candidate, start) = (me(), Instant::now());
             candidate.saw(Some(lease("1", nobody, 15)), start);
             candidate.saw(None, start + SECOND);
-            assert_eq!(candidate.plan(start + SECOND), LeaseStep::Write);
+            assert_eq!(
+                candidate.plan(start + SECOND, Duration::ZERO),
+                LeaseStep::Write
+            );
         }
     }
 
@@ -276,11 +307,14 @@ mod tests {
         candidate.rest();
         candidate.saw(None, start + SECOND);
         assert_eq!(
-            candidate.plan(start + SECOND),
+            candidate.plan(start + SECOND, Duration::ZERO),
             LeaseStep::Wait(start + SECOND * 15)
         );
         candidate.saw(Some(lease("1", None, 15)), start + SECOND * 2);
-        assert_eq!(candidate.plan(start + SECOND * 2), LeaseStep::Write);
+        assert_eq!(
+            candidate.plan(start + SECOND * 2, Duration::ZERO),
+            LeaseStep::Write
+        );
     }
 
     #[test]
@@ -297,7 +331,10 @@ mod tests {
         );
         assert!(leadership.is_leader_at(start + SECOND * 9));
         assert!(!leadership.is_leader_at(start + SECOND * 10));
-        assert_eq!(candidate.plan(start + SECOND * 6), LeaseStep::Write);
+        assert_eq!(
+            candidate.plan(start + SECOND * 6, Duration::ZERO),
+            LeaseStep::Write
+        );
     }
 
     #[test]
@@ -321,10 +358,16 @@ mod tests {
         candidate.saw(None, start);
         candidate.wrote(lease("1", Some("me"), 15), start, start);
         candidate.rest();
-        assert_eq!(candidate.plan(start + SECOND * 5), LeaseStep::Look);
+        assert_eq!(
+            candidate.plan(start + SECOND * 5, Duration::ZERO),
+            LeaseStep::Look
+        );
         assert!(candidate.leadership().is_leader_at(start + SECOND * 5));
         candidate.saw(Some(lease("2", Some("me"), 15)), start + SECOND * 5);
-        assert_eq!(candidate.plan(start + SECOND * 5), LeaseStep::Write);
+        assert_eq!(
+            candidate.plan(start + SECOND * 5, Duration::ZERO),
+            LeaseStep::Write
+        );
         assert_eq!(
             candidate.leadership(),
             Leadership::Leader {
@@ -371,18 +414,18 @@ mod tests {
                 begin(&mut candidate, start);
                 for second in (every..15).step_by(every as usize) {
                     candidate.rest();
-                    assert_eq!(candidate.plan(start), LeaseStep::Look);
+                    assert_eq!(candidate.plan(start, Duration::ZERO), LeaseStep::Look);
                     let now = start + SECOND * second;
                     candidate.saw(seen(), now);
                     let free = start + SECOND * 15;
                     assert_eq!(
-                        candidate.plan(now),
+                        candidate.plan(now, Duration::ZERO),
                         LeaseStep::Wait(free),
                         "{name}, each {every} s"
                     );
                 }
                 assert_eq!(
-                    candidate.plan(start + SECOND * 15),
+                    candidate.plan(start + SECOND * 15, Duration::ZERO),
                     LeaseStep::Write,
                     "{name}, each {every} s"
                 );

@@ -16,14 +16,14 @@ impl Leadership {
     /// The outcome of the next step of the election, or of the last one if it made this process the leader. False when
     /// there is no election any more.
     pub async fn known(leadership: &mut watch::Receiver<Self>) -> bool {
-        leadership.borrow_and_update().is_leader() || leadership.changed().await.is_ok()
+        leadership.borrow_and_update().may_begin() || leadership.changed().await.is_ok()
     }
 
-    /// Waits until this process does not lead any more, with or without an event that says so.
+    /// Waits until this process does not lead any more, or begins no more work. No event has to say so.
     pub async fn lost(mut leadership: watch::Receiver<Self>) {
         loop {
             let until = match *leadership.borrow_and_update() {
-                Self::Follower => return,
+                Self::Follower | Self::Leaving { .. } => return,
                 Self::Leader { until } => until,
             };
             if Instant::now() >= until {

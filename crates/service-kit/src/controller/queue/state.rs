@@ -140,6 +140,10 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
         !waits && !runs
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        !self.listens && self.running.is_empty()
+    }
+
     pub(super) fn depth(&self) -> usize {
         let is_new =
             |job: &&J| !self.waiting.contains_key(*job) && !self.running.contains_key(*job);

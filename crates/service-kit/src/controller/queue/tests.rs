@@ -47,6 +47,31 @@ fn of_tenants() -> Queue<&'static str> {
     queue
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_queue_has_ended_when_it_is_closed_and_no_worker_looks_at_a_job() {
+    let queue = Arc::new(one_tenant());
+    queue.open(Urgency::Normal);
+    queue.wake("a", Urgency::Normal);
+    queue.wake("b", Urgency::Normal);
+    queue.take(&[Urgency::Normal]).await;
+    let ended = tokio::spawn({
+        let queue = Arc::clone(&queue);
+        async move { queue.ended().await }
+    });
+    let has_ended = async || {
+        tokio::task::yield_now().await;
+        ended.is_finished()
+    };
+    assert!(!has_ended().await);
+    queue.close();
+    assert!(!has_ended().await, "a worker looks at it");
+    queue.done(&"a", Looked::Done);
+    assert!(has_ended().await);
+    // Nothing runs, but a worker may take a job at any moment.
+    queue.listen();
+    assert_eq!(queue.ended().now_or_never(), None);
+}
+
 #[tokio::test]
 async fn a_closed_queue_takes_nothing_until_it_listens() {
     let queue = one_tenant();
