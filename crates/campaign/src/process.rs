@@ -12,7 +12,10 @@ use std::{
 use futures::stream;
 use jiff::SignedDuration;
 use prometheus::Registry;
-use request_controller::controller::{self, Settings};
+use request_controller::{
+    controller::{self, Settings},
+    shards::ShardCount,
+};
 use service_kit::{
     client::bounded,
     clock::{Clock, Now, whole_seconds},
@@ -33,6 +36,8 @@ use crate::{
     stage::Stage,
 };
 
+/// The pod of the second process of an installation.
+pub const OTHER: &str = "other";
 /// The time that the kubelet takes to restart a container.
 const RESTART: Duration = Duration::from_secs(2);
 /// The interval of sweeps.
@@ -45,6 +50,7 @@ pub struct Processes {
     oracle: Oracle,
     retention: SignedDuration,
     sweep_every: Duration,
+    shards: [ShardCount; 2],
     running: Arc<Mutex<BTreeMap<String, Running>>>,
 }
 
@@ -65,6 +71,7 @@ impl Processes {
             oracle,
             retention: SignedDuration::try_from(retention).unwrap_or(SignedDuration::MAX),
             sweep_every: SWEEP,
+            shards: [ShardCount::ONE; 2],
             running: Arc::default(),
         }
     }
@@ -73,6 +80,13 @@ impl Processes {
     #[must_use]
     pub const fn sweeping(mut self, every: Duration) -> Self {
         self.sweep_every = every;
+        self
+    }
+
+    /// With shards: as many as the first process knows, and as the other one of the installation knows.
+    #[must_use]
+    pub const fn sharded(mut self, shards: [ShardCount; 2]) -> Self {
+        self.shards = shards;
         self
     }
 
@@ -97,6 +111,7 @@ impl Processes {
             sweep_every: self.sweep_every,
             retention: self.retention,
             most_waiting: 100,
+            shards: self.shards[usize::from(pod == OTHER)],
             lanes: [Handle::current(), Handle::current()],
         };
         let registry = Registry::new();

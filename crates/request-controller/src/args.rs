@@ -7,6 +7,8 @@ use connectors_api::PositiveDuration;
 use evaluation_api::args::EvaluationArgs;
 use service_kit::args::CommonArgs;
 
+use crate::shards::ShardCount;
+
 /// Follows access requests and their approvals, grants access to one pod and revokes it.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "request-controller", version, about, max_term_width = 100)]
@@ -32,6 +34,10 @@ pub struct Args {
     /// How many requests of the pods of one namespace may wait at a time in one connector's namespace
     #[arg(long, value_name = "COUNT", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_requests_per_namespace: u32,
+    /// Into how many shards the namespaces are divided, each with a leader of its own: 1, 2, 4, 8 or 16. The same in all
+    /// replicas
+    #[arg(long, value_name = "COUNT", default_value_t = ShardCount::ONE)]
+    pub shards: ShardCount,
 }
 
 impl Args {
@@ -59,6 +65,18 @@ mod tests {
         assert_eq!(args.sweep_every(), Duration::from_mins(5));
         assert_eq!(args.retention.get(), jiff::SignedDuration::from_hours(168));
         assert_eq!(args.common.namespace, "connectors-system");
+    }
+
+    #[test]
+    fn a_wrong_number_of_shards_is_refused_with_the_argument_and_the_numbers() {
+        let with = |text: &str| Args::try_parse_from(["x", "--identity=me", text]);
+        assert_eq!(with("--shards=4").unwrap().shards.get(), 4);
+        for text in ["--shards=0", "--shards=3", "--shards=32", "--shards=many"] {
+            let refused = with(text).unwrap_err().to_string();
+            for word in ["--shards", "1, 2, 4, 8 or 16"] {
+                assert!(refused.contains(word), "{text}: {refused}");
+            }
+        }
     }
 
     #[test]

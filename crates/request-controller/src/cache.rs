@@ -66,6 +66,15 @@ pub enum Job {
     Gate(Name),
 }
 
+impl Job {
+    /// The namespace whose leader does it: that of the connector, or of the pod with the gate.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        let (Self::Request(name) | Self::Grant(name) | Self::Gate(name)) = self;
+        &name.namespace
+    }
+}
+
 /// Jobs with their urgency.
 pub type Wakes = Vec<(Job, Urgency)>;
 

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt;
 use jiff::SignedDuration;
 use kube::Client;
 use prometheus::Registry;
@@ -15,12 +16,13 @@ use service_kit::{
     clock::Clock,
     controller::{
         Leads, leader,
-        leader_metrics::{LeaderMetrics, while_leading},
+        leader_metrics::{LeaderMetrics, while_leading_each},
         measure,
-        queue::{Pauses, Queue, Shares, Tenants, Urgency},
-        worker,
+        queue::{Looked, Pauses, Queue, Shares, Taken, Tenants, Urgency},
+        worker::{self, Controller},
     },
-    lease::{Election, LeaseTerms},
+    fair::FairLimiter,
+    lease::{Election, LeaseTerms, NextShard, ShardPlace, Spread},
     readiness::{Readiness, ReadinessPart},
     retry::{Backoff, RetryPolicy},
     shutdown::{Stop, Tasks},
@@ -40,13 +42,13 @@ use crate::{
     observe::Observer,
     plan::{self, Terms},
     reconcile::Reconciler,
+    shards::{self, JobQueues, LEASE, LeadsNamespace, ShardCount},
     standing::StandingReviews,
+    sweep::SweepReads,
     watches::{self, Caches, RequestFeeds},
 };
 
-/// The name of the leader's lease, and of this controller in metrics.
-const LEASE: &str = "request-controller";
-/// The number of concurrent reconciliations. Nearly all of their time they wait for the API server, up to 100 ms for each
+/// The number of concurrent reconciliations of a process. Nearly all of their time they wait for the API server, up to 100 ms for each
 /// list and each RoleBinding.
 const WORKERS: usize = 64;
 /// The backoff of a failed job, or of one whose writes another process undoes each time. Urgent jobs have shorter
@@ -90,6 +92,8 @@ pub struct Settings {
     pub retention: SignedDuration,
     /// How many requests of the pods of one namespace may wait at a time in one connector's namespace.
     pub most_waiting: usize,
+    /// The number of shards.
+    pub shards: ShardCount,
     /// The runtimes of the workers, indexed by lane.
     pub lanes: [Handle; 2],
 }
@@ -111,16 +115,25 @@ pub fn start(
         sweep_every,
         retention,
         most_waiting,
+        shards,
         lanes,
     } = settings;
     let metrics = Metrics::register(registry)?;
+    metrics
+        .shards
+        .set(shards.get().try_into().unwrap_or(i64::MAX));
     let watch_metrics = WatchMetrics::register(registry)?;
-    let election = Election::new(client.clone(), &namespace, LEASE, &identity, lease);
-    let leadership = election.leadership();
-    let leads: Leads = Arc::new(move || leadership.borrow().is_leader());
-    let of_leader = while_leading(registry, &leads)?;
-    let leader_metrics = LeaderMetrics::register(&of_leader)?;
     let world = Arc::new(World::default());
+    let queues = Arc::new(JobQueues::new(shards, || queue(Arc::clone(&world))));
+    let elections = elections((&client, &namespace, &identity), lease, &queues, tasks);
+    let leaderships: Vec<_> = elections.iter().map(Election::leadership).collect();
+    let leads_shard = leaderships
+        .iter()
+        .cloned()
+        .map(|it| -> Leads { Arc::new(move || it.borrow().is_leader()) });
+    let leads_shard: Vec<_> = leads_shard.collect();
+    let of_leaders = while_leading_each(registry, &leads_shard)?;
+    let leads: LeadsNamespace = Arc::new(move |namespace| (leads_shard[shards.of(namespace)])());
     let live = Live::new(client.clone(), CALLS);
     let (events, sender) = Events::new(client.clone(), &identity);
     tasks.spawn_infallible("events", sender.run(tasks.stop()));
@@ -135,13 +148,17 @@ pub fn start(
         ),
         applier: Applier::new(live.clone(), writes, Arc::clone(&clock), metrics.clone()),
         world: Arc::clone(&world),
-        queue: Arc::new(queue(Arc::clone(&world))),
+        queues,
         live,
         events,
         metrics,
-        gauges: RequestGauges::register(&of_leader)?,
+        gauges: of_leaders
+            .iter()
+            .map(RequestGauges::register)
+            .collect::<Result<_, _>>()?,
         clock,
         leads,
+        sweeps: SweepReads::default(),
         terms: Terms { retention },
         paces: Mutex::default(),
     });
@@ -161,37 +178,78 @@ pub fn start(
         watch_metrics,
         namespace,
     );
+    let leader_metrics = of_leaders.iter().map(LeaderMetrics::register);
+    let leader_metrics = leader_metrics.collect::<Result<_, _>>()?;
     let gauges = gauges(Arc::clone(&reconciler), leader_metrics, tasks.stop());
     tasks.spawn_infallible("gauges", gauges);
-    let leading = leader::follow(
-        Leading {
-            reconciler: Arc::clone(&reconciler),
-            caches,
-            every: sweep_every,
-        },
-        election.leadership(),
-        readiness.part("first sweep"),
-        tasks.stop(),
-    );
-    tasks.spawn_infallible("leading", leading);
-    work(tasks, &reconciler, election, &lanes);
+    for (shard, leadership) in leaderships.into_iter().enumerate() {
+        let leading = leader::follow(
+            Leading {
+                reconciler: Arc::clone(&reconciler),
+                shard,
+                caches: caches.clone(),
+                every: sweep_every,
+            },
+            leadership,
+            readiness.part("first sweep"),
+            tasks.stop(),
+        );
+        tasks.spawn_infallible("leading", leading);
+    }
+    work(tasks, &reconciler, elections, &lanes);
     Ok(())
 }
 
-/// The queue, with shares for the namespaces that cause jobs: none has more than half of a lane's workers.
+/// One election for each shard. With more than one, the processes share the shards.
+fn elections(
+    (client, namespace, identity): (&Client, &str, &str),
+    terms: LeaseTerms,
+    queues: &Arc<JobQueues>,
+    tasks: &mut Tasks,
+) -> Vec<Election> {
+    let shards = queues.shards();
+    let spread = (shards != ShardCount::ONE).then(|| {
+        let spread = Spread::new(identity, shards.get(), terms);
+        let (client, next) = (client.clone(), shards::next_lease());
+        let next = NextShard::new(client, namespace, &next, Arc::clone(&spread), terms);
+        tasks.spawn_infallible("next-shard", next.run(tasks.stop()));
+        spread
+    });
+    let election = |shard| {
+        let lease = shards::lease(shard);
+        let election = Election::new(client.clone(), namespace, &lease, identity, terms);
+        let Some(spread) = &spread else {
+            return election;
+        };
+        let queues = Arc::clone(queues);
+        election.shared(ShardPlace {
+            spread: Arc::clone(spread),
+            shard,
+            work: Arc::new(move || {
+                let queues = Arc::clone(&queues);
+                async move { queues.of(shard).ended().await }.boxed()
+            }),
+        })
+    };
+    shards.all().map(election).collect()
+}
+
+/// The queue of a shard, with shares for the namespaces that cause jobs: none has more than half of a lane's workers.
 pub(crate) fn queue(world: Arc<World>) -> Queue<Job> {
     let most = Shares::Each([URGENT_WORKERS / 2, WORKERS / 2]);
-    Queue::shared(most, PAUSES, move |job| {
-        let (Job::Request(name) | Job::Grant(name) | Job::Gate(name)) = job;
-        let asker = match job {
-            Job::Request(name) => world.read().requests.pod_namespace(name),
-            Job::Grant(_) | Job::Gate(_) => None,
-        };
-        Tenants {
-            owner: name.namespace.clone(),
-            asker: asker.unwrap_or_else(|| name.namespace.clone()),
-        }
-    })
+    Queue::shared(most, PAUSES, move |job| tenants(&world, job))
+}
+
+fn tenants(world: &World, job: &Job) -> Tenants {
+    let owner = job.namespace().to_owned();
+    let asker = match job {
+        Job::Request(name) => world.read().requests.pod_namespace(name),
+        Job::Grant(_) | Job::Gate(_) => None,
+    };
+    Tenants {
+        asker: asker.unwrap_or_else(|| owner.clone()),
+        owner,
+    }
 }
 
 /// Starts everything that fills the caches.
@@ -230,49 +288,78 @@ fn watch(
     caches
 }
 
-/// Puts jobs into the queue.
+/// Puts jobs into the queues of their shards.
 fn sink(reconciler: &Reconciler) -> dynamic::Sink {
-    let queue = Arc::clone(&reconciler.queue);
+    let queues = Arc::clone(&reconciler.queues);
     Arc::new(move |wakes: Wakes| {
         for (job, lane) in wakes {
-            queue.wake(job, lane);
+            queues.wake(job, lane);
         }
     })
 }
 
-/// Puts jobs into the queue after a delay, unless they are woken earlier.
+/// Puts jobs into the queues of their shards after a delay, unless they are woken earlier.
 fn later(reconciler: &Reconciler) -> dynamic::Later {
-    let queue = Arc::clone(&reconciler.queue);
+    let queues = Arc::clone(&reconciler.queues);
     Arc::new(move |jobs| {
         for job in jobs {
-            queue.wake_after(job, Urgency::Normal, MORE);
+            queues.wake_after(job, Urgency::Normal, MORE);
         }
     })
 }
 
-/// Starts the workers and the election. The leadership is kept until the workers have ended.
+/// The workers of one lane of a shard.
+struct ShardWorkers {
+    reconciler: Arc<Reconciler>,
+    shard: usize,
+    /// Shared by all shards of this process: no more jobs run than with one shard, and no namespace has more of them.
+    places: FairLimiter<String>,
+}
+
+impl Controller for ShardWorkers {
+    type Job = Job;
+
+    fn queue(&self) -> &Queue<Job> {
+        self.reconciler.queues.of(self.shard)
+    }
+
+    async fn look(&self, taken: &Taken<Job>) -> Looked {
+        let Tenants { asker, .. } = tenants(&self.reconciler.world, &taken.job);
+        let _place = self.places.take(asker).await;
+        self.reconciler.look(taken).await
+    }
+}
+
+/// Starts the workers and the elections. The leadership of a shard is kept until its workers have ended.
 fn work(
     tasks: &mut Tasks,
     reconciler: &Arc<Reconciler>,
-    election: Election,
-    threads: &[Handle; 2],
+    elections: Vec<Election>,
+    [urgent, normal]: &[Handle; 2],
 ) {
-    let [urgent, normal] = threads;
-    let workers = workers().map(|urgency| {
-        let (reconciler, stop) = (Arc::clone(reconciler), tasks.stop());
-        let threads = match urgency {
-            Urgency::Urgent => urgent,
-            Urgency::Normal => normal,
-        };
-        threads.spawn(async move { worker::work(&*reconciler, &[urgency], stop).await })
+    let lanes = [
+        (Urgency::Urgent, URGENT_WORKERS, urgent),
+        (Urgency::Normal, WORKERS, normal),
+    ];
+    let lanes = lanes.map(|(urgency, workers, threads)| {
+        let places = FairLimiter::new(workers, workers / 2);
+        (urgency, workers, threads, places)
     });
-    let workers = workers.collect();
-    election.spawn_with(tasks, workers);
-}
-
-fn workers() -> impl Iterator<Item = Urgency> {
-    let urgent = std::iter::repeat_n(Urgency::Urgent, URGENT_WORKERS);
-    urgent.chain(std::iter::repeat_n(Urgency::Normal, WORKERS))
+    for (shard, election) in elections.into_iter().enumerate() {
+        let mut all = Vec::new();
+        for (urgency, workers, threads, places) in &lanes {
+            let lane = Arc::new(ShardWorkers {
+                reconciler: Arc::clone(reconciler),
+                shard,
+                places: places.clone(),
+            });
+            all.extend((0..*workers).map(|_| {
+                let (lane, urgency, stop) = (Arc::clone(&lane), *urgency, tasks.stop());
+                threads.spawn(async move { worker::work(&*lane, &[urgency], stop).await })
+            }));
+        }
+        election.spawn_with(tasks, all);
+    }
 }
 
 /// Only the leader publishes the event about the deletion of a decided request.
@@ -280,29 +367,34 @@ fn deleted(reconciler: Arc<Reconciler>) -> watches::Deleted {
     Arc::new(move |request| {
         reconciler.gone(&request);
         let told = plan::tell::of_deletion(&request);
-        if (reconciler.leads)() && !told.is_empty() {
+        let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
+        if (reconciler.leads)(namespace) && !told.is_empty() {
             let events = reconciler.events.clone();
             tokio::spawn(async move { events.tell(&request, told).await });
         }
     })
 }
 
-/// Updates the gauges from the caches and the queue.
-async fn gauges(reconciler: Arc<Reconciler>, leader: LeaderMetrics, stop: Stop) {
+/// Updates the gauges of each shard from the caches and its queue.
+async fn gauges(reconciler: Arc<Reconciler>, leaders: Vec<LeaderMetrics>, stop: Stop) {
     let measurement = || {
         let Reconciler {
             world,
-            queue,
+            queues,
             gauges,
             clock,
             ..
         } = &*reconciler;
-        let (counts, gated) = {
-            let state = world.read();
-            (state.requests.counts(), state.gated.count())
-        };
-        gauges.count(counts, gated, clock().wall);
-        leader.measure(LEASE, queue);
+        let shards = queues.shards();
+        for (shard, (gauges, leader)) in gauges.iter().zip(&leaders).enumerate() {
+            let is_ours = |namespace: &str| shards.of(namespace) == shard;
+            let (counts, gated) = {
+                let state = world.read();
+                (state.requests.counts(is_ours), state.gated.count(is_ours))
+            };
+            gauges.count(counts, gated, clock().wall);
+            leader.measure(LEASE, queues.of(shard));
+        }
     };
     measure(Duration::from_secs(5), stop, measurement).await;
 }

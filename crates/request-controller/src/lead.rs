@@ -1,4 +1,4 @@
-//! The work of a leader, in its order: a sweep, which needs no cache, then the requests with a grant, then everything
+//! The work of the leader of a shard, in its order: a sweep, which needs no cache, then the requests with a grant, then everything
 //! else.
 
 #[cfg(test)]
@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use service_kit::{
     controller::{
         leader::{Leader, about, wait_until},
-        queue::Urgency,
+        queue::{Queue, Urgency},
     },
     readiness::{Readiness, ReadinessPart},
     report,
@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::{
+    api::Name,
     cache::{Job, KindState},
     reconcile::Reconciler,
     sweep::{Swept, sweep},
@@ -34,10 +35,12 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_
 /// The backoff of objects that a sweep could not remove. Before the caches are complete, no worker retries them.
 const LEFT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
-/// The leading replica.
+/// The leader of a shard.
 pub struct Leading {
     /// Reconciles requests.
     pub reconciler: Arc<Reconciler>,
+    /// The shard.
+    pub shard: usize,
     /// Whether the caches are complete.
     pub caches: Caches,
     /// How often everything managed is compared with the requests.
@@ -46,67 +49,124 @@ pub struct Leading {
 
 impl Leader for Leading {
     async fn lead(&self, first_sweep: &mut Option<ReadinessPart>) {
-        let Self {
-            reconciler,
-            caches,
-            every,
-        } = self;
-        reconciler.queue.listen();
-        begin(reconciler, caches, *every).await;
+        let Self { every, .. } = self;
+        self.queue().listen();
+        self.begin().await;
         if let Some(part) = first_sweep.take() {
             part.ready();
         }
         loop {
             about(*every).await;
-            swept(reconciler, PAUSES).await;
-            wake_all(reconciler);
+            // The lists of another shard of this process are as good: each removal reads live.
+            self.swept(*every / 2).await;
+            self.wake_all();
         }
     }
 
     fn pause(&self) {
-        self.reconciler.queue.close();
+        self.queue().close();
     }
 }
 
-async fn begin(reconciler: &Reconciler, caches: &Caches, every: Duration) {
-    let mut last = swept(reconciler, PAUSES).await;
-    caches_known(reconciler, &caches.of_grants, every, &mut last, |_| ()).await;
-    kinds_known(reconciler).await;
-    wake_holding(reconciler);
-    reconciler.queue.open(Urgency::Urgent);
-    let is_drained = || reconciler.queue.is_drained(Urgency::Urgent);
-    wait_until(is_drained, MOMENT, FIRST_LOOK).await;
-    caches_known(reconciler, &caches.complete, every, &mut last, wake_holding).await;
-    wake_all(reconciler);
-    reconciler.queue.open(Urgency::Normal);
-}
+impl Leading {
+    fn queue(&self) -> &Queue<Job> {
+        self.reconciler.queues.of(self.shard)
+    }
 
-/// Waits until these caches are complete. Meanwhile the sweep is repeated, so that stray grants are removed even if a
-/// kind is unavailable for long. The first sweep of each interval wakes what it would wake later.
-async fn caches_known(
-    reconciler: &Reconciler,
-    caches: &Readiness,
-    every: Duration,
-    last: &mut Swept,
-    wake: fn(&Reconciler),
-) {
-    let mut pauses = LEFT;
-    let mut woken = Instant::now();
-    loop {
-        let pause = if last.left == 0 {
-            every
-        } else {
-            pauses.pause()
-        };
-        tokio::select! {
-            biased;
-            () = caches.ready() => return,
-            () = sleep(pause) => {
-                *last = swept(reconciler, PAUSES).await;
-                if woken.elapsed() >= every {
-                    wake(reconciler);
-                    woken = Instant::now();
+    async fn begin(&self) {
+        let Caches {
+            of_grants,
+            complete,
+        } = &self.caches;
+        let mut last = self.swept(Duration::ZERO).await;
+        self.caches_known(of_grants, &mut last, |_| ()).await;
+        kinds_known(&self.reconciler).await;
+        self.wake_holding();
+        self.queue().open(Urgency::Urgent);
+        let is_drained = || self.queue().is_drained(Urgency::Urgent);
+        wait_until(is_drained, MOMENT, FIRST_LOOK).await;
+        self.caches_known(complete, &mut last, Self::wake_holding)
+            .await;
+        self.wake_all();
+        self.queue().open(Urgency::Normal);
+    }
+
+    /// Waits until these caches are complete. Meanwhile the sweep is repeated, so that stray grants are removed even if a
+    /// kind is unavailable for long. The first sweep of each interval wakes what it would wake later.
+    async fn caches_known(&self, caches: &Readiness, last: &mut Swept, wake: fn(&Self)) {
+        let mut pauses = LEFT;
+        let mut woken = Instant::now();
+        loop {
+            let pause = if last.left == 0 {
+                self.every
+            } else {
+                pauses.pause()
+            };
+            tokio::select! {
+                biased;
+                () = caches.ready() => return,
+                () = sleep(pause) => {
+                    *last = self.swept(Duration::ZERO).await;
+                    if woken.elapsed() >= self.every {
+                        wake(self);
+                        woken = Instant::now();
+                    }
                 }
+            }
+        }
+    }
+
+    /// Repeats the sweep until one succeeds, because nothing else may begin before.
+    async fn swept(&self, age: Duration) -> Swept {
+        let (mut pauses, sweeps) = (PAUSES, &self.reconciler.metrics.sweeps);
+        loop {
+            match sweep(&self.reconciler, self.shard, age).await {
+                Ok(swept) => {
+                    sweeps.with_label_values(&["ok"]).inc();
+                    return swept;
+                }
+                Err(error) => {
+                    sweeps.with_label_values(&["failed"]).inc();
+                    warn!(error = report(&error), "the sweep failed and is repeated");
+                    sleep(pauses.pause()).await;
+                }
+            }
+        }
+    }
+
+    fn is_ours(&self, name: &Name) -> bool {
+        self.reconciler.queues.shards().of(&name.namespace) == self.shard
+    }
+
+    /// Wakes all requests of the shard with a grant.
+    fn wake_holding(&self) {
+        let holding: Vec<_> = {
+            let state = self.reconciler.world.read();
+            let all = state.requests.all().into_iter();
+            all.filter(|it| self.is_ours(it) && state.requests.holds(it))
+                .collect()
+        };
+        info!(
+            requests = holding.len(),
+            "looking at everything that holds something"
+        );
+        for name in holding {
+            self.queue().wake(Job::Request(name), Urgency::Urgent);
+        }
+    }
+
+    /// Wakes all requests and all gates of the shard, in case an event was lost.
+    fn wake_all(&self) {
+        let state = self.reconciler.world.read();
+        let requests = state.requests.all().into_iter();
+        let requests = requests.filter(|it| self.is_ours(it));
+        let mut wakes = state.requests.wakes(requests);
+        wakes.extend(state.gated.wakes());
+        drop(state);
+        let shards = self.reconciler.queues.shards();
+        for (job, lane) in wakes {
+            if shards.of(job.namespace()) == self.shard {
+                self.queue().wake(job, lane);
             }
         }
     }
@@ -124,52 +184,4 @@ async fn kinds_known(reconciler: &Reconciler) {
         })
     };
     wait_until(is_known, MOMENT * 5, KINDS).await;
-}
-
-/// Repeats the sweep until one succeeds, because nothing else may begin before.
-async fn swept(reconciler: &Reconciler, mut pauses: Backoff) -> Swept {
-    loop {
-        match sweep(reconciler).await {
-            Ok(swept) => {
-                reconciler.metrics.sweeps.with_label_values(&["ok"]).inc();
-                return swept;
-            }
-            Err(error) => {
-                reconciler
-                    .metrics
-                    .sweeps
-                    .with_label_values(&["failed"])
-                    .inc();
-                warn!(error = report(&error), "the sweep failed and is repeated");
-                sleep(pauses.pause()).await;
-            }
-        }
-    }
-}
-
-/// Wakes all requests with a grant.
-fn wake_holding(reconciler: &Reconciler) {
-    let holding: Vec<_> = {
-        let state = reconciler.world.read();
-        let all = state.requests.all().into_iter();
-        all.filter(|it| state.requests.holds(it)).collect()
-    };
-    info!(
-        requests = holding.len(),
-        "looking at everything that holds something"
-    );
-    for name in holding {
-        reconciler.queue.wake(Job::Request(name), Urgency::Urgent);
-    }
-}
-
-/// Wakes all requests and all gates, in case an event was lost.
-fn wake_all(reconciler: &Reconciler) {
-    let state = reconciler.world.read();
-    let mut wakes = state.requests.wakes(state.requests.all());
-    wakes.extend(state.gated.wakes());
-    drop(state);
-    for (job, lane) in wakes {
-        reconciler.queue.wake(job, lane);
-    }
 }

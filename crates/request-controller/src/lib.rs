@@ -40,6 +40,7 @@ pub mod reconcile;
 pub mod record;
 pub mod seen;
 pub mod selection;
+pub mod shards;
 pub mod snapshot;
 pub mod standing;
 pub mod sweep;
@@ -83,6 +84,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         sweep_interval: _,
         retention,
         max_requests_per_namespace,
+        shards,
     } = args;
     let mut shell = Shell::begin(common).await?;
     BuildInfo::register(&shell.registry)?.is(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
@@ -114,6 +116,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         sweep_every,
         retention: retention.get(),
         most_waiting: usize::try_from(max_requests_per_namespace).unwrap_or(usize::MAX),
+        shards,
         lanes: [urgent.handle().clone(), normal.handle().clone()],
     };
     controller::start(

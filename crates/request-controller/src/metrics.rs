@@ -88,6 +88,10 @@ families! {
             "connectors_request_sweeps_total", "Sweeps over everything managed, by result", &["result"],
             &["ok", "failed"]
         ),
+        /// The number of shards.
+        pub shards: gauge(
+            "connectors_request_shards", "Into how many shards the namespaces are divided, each with a leader of its own"
+        ),
         /// Whether approvals are enabled, as last known.
         pub enabled: known(
             "connectors_approval_enabled", "Whether approvals grant anything, as this process last knew it"

@@ -15,10 +15,9 @@ use connectors_api::{AccessRequest, access_request::Phase};
 use service_kit::{
     clock::Clock,
     controller::{
-        Leads,
-        queue::{Looked, Queue, Taken, Urgency},
+        queue::{Looked, Taken, Urgency},
         unless_panicked,
-        worker::{self, Controller, LookError, Notice},
+        worker::{self, LookError, Notice},
     },
     retry::CallError,
 };
@@ -39,6 +38,8 @@ use crate::{
         pace::{Pace, Paced},
     },
     seen::Managed,
+    shards::{JobQueues, LeadsNamespace},
+    sweep::SweepReads,
 };
 
 /// The number of live observations in one reconciliation before another job gets the worker.
@@ -56,6 +57,9 @@ pub enum ReconcileError {
     /// A live read failed.
     #[error(transparent)]
     Call(#[from] CallError),
+    /// The lists of a sweep failed, which several shards waited for.
+    #[error(transparent)]
+    Lists(#[from] Arc<CallError>),
     /// The live reads were too old each time.
     #[error("reading takes longer than what was read may be old")]
     TooSlow,
@@ -71,6 +75,7 @@ impl ReconcileError {
             Self::TooSlow | Self::Apply(ApplyError::Stale) => true,
             Self::Observe(error) => error.is_late(),
             Self::Call(error) => error.is_late(),
+            Self::Lists(error) => error.is_late(),
             Self::Apply(_) | Self::Panicked => false,
         }
     }
@@ -90,7 +95,7 @@ impl LookError for ReconcileError {
             Self::Apply(ApplyError::Call(_) | ApplyError::Kept(..) | ApplyError::Stuck(..)) => {
                 RequestFailureCause::Apply
             }
-            Self::Call(_) => RequestFailureCause::Read,
+            Self::Call(_) | Self::Lists(_) => RequestFailureCause::Read,
             Self::Panicked => RequestFailureCause::Panic,
         };
         cause.as_str()
@@ -99,9 +104,12 @@ impl LookError for ReconcileError {
     fn notice(&self) -> Notice {
         match self {
             Self::Apply(ApplyError::Conflict(_) | ApplyError::NotLeading) => Notice::Routine,
-            Self::Observe(_) | Self::Apply(_) | Self::Call(_) | Self::TooSlow | Self::Panicked => {
-                Notice::Problem
-            }
+            Self::Observe(_)
+            | Self::Apply(_)
+            | Self::Call(_)
+            | Self::Lists(_)
+            | Self::TooSlow
+            | Self::Panicked => Notice::Problem,
         }
     }
 }
@@ -110,8 +118,8 @@ impl LookError for ReconcileError {
 pub struct Reconciler {
     /// The caches.
     pub world: Arc<World>,
-    /// The queue of jobs.
-    pub queue: Arc<Queue<Job>>,
+    /// The jobs.
+    pub queues: Arc<JobQueues>,
     /// Reads from the API server.
     pub live: Live,
     /// Reads.
@@ -122,28 +130,25 @@ pub struct Reconciler {
     pub events: Events,
     /// Counts.
     pub metrics: Metrics,
-    /// Tells the state of the cluster's requests.
-    pub gauges: RequestGauges,
+    /// Tell the state of the cluster's requests, by shard.
+    pub gauges: Vec<RequestGauges>,
     /// Tells the time.
     pub clock: Clock,
-    /// Whether this process is the leader.
-    pub leads: Leads,
+    /// Whether this process leads the shard of a namespace.
+    pub leads: LeadsNamespace,
+    /// What the last sweep of any shard found.
+    pub sweeps: SweepReads,
     /// The settings that do not depend on a request.
     pub terms: Terms,
     /// The rate limits of events about waiting requests, by name, with their UIDs.
     pub paces: Mutex<BTreeMap<Name, (String, Pace)>>,
 }
 
-impl Controller for Reconciler {
-    type Job = Job;
-
-    fn queue(&self) -> &Queue<Job> {
-        &self.queue
-    }
-
-    async fn look(&self, taken: &Taken<Job>) -> Looked {
-        // Only the leader starts a reconciliation.
-        if !(self.leads)() {
+impl Reconciler {
+    /// Looks at one job.
+    pub async fn look(&self, taken: &Taken<Job>) -> Looked {
+        // Only the leader of its shard starts a reconciliation.
+        if !(self.leads)(taken.job.namespace()) {
             return Looked::Done;
         }
         let look = async {
@@ -167,7 +172,7 @@ impl Controller for Reconciler {
         match unless_panicked(panics, &taken.job, ReconcileError::Panicked, look).await {
             Ok(again) => {
                 if let Some((pause, urgency)) = again {
-                    self.queue.wake_after(taken.job.clone(), urgency, pause);
+                    self.queues.wake_after(taken.job.clone(), urgency, pause);
                 }
                 Looked::Done
             }
@@ -182,15 +187,14 @@ impl Controller for Reconciler {
                     ReconcileError::Observe(_)
                     | ReconcileError::Apply(_)
                     | ReconcileError::Call(_)
+                    | ReconcileError::Lists(_)
                     | ReconcileError::TooSlow
                     | ReconcileError::Panicked => Looked::Failed,
                 }
             }
         }
     }
-}
 
-impl Reconciler {
     /// Reconciles one request. Returns the time of the next reconciliation.
     pub async fn request(
         &self,
@@ -266,7 +270,7 @@ impl Reconciler {
             uid.map(|uid| state.grants_under(&uid))
         };
         for (job, lane) in wakes.into_iter().flatten() {
-            self.queue.wake(job, lane);
+            self.queues.wake(job, lane);
         }
     }
 
@@ -287,7 +291,7 @@ impl Reconciler {
             // A failed job is retried with backoff, but an end that is due at a certain time must not wait for the
             // backoff.
             let job = Job::Request(name.clone());
-            self.queue.wake_after(job, self.urgency(name), pause);
+            self.queues.wake_after(job, self.urgency(name), pause);
         }
         let events = applied?;
         if !idle {
@@ -299,7 +303,7 @@ impl Reconciler {
                 self.metrics.took(now, since.elapsed());
             }
             debug!(?now, "looked at");
-            self.queue.changed(&Job::Request(name.clone()));
+            self.queues.changed(&Job::Request(name.clone()));
         }
         if next.is_some_and(grant::is_terminal) {
             // Later reconciliations read live, or ask no questions.
@@ -364,7 +368,7 @@ impl Reconciler {
             && let Some(request) = &request
         {
             // The grant may have to be rewritten, or recorded as gone.
-            self.queue
+            self.queues
                 .wake(Job::Request(Name::of(request)), Urgency::Urgent);
         }
         Ok(removed)

@@ -14,7 +14,7 @@ use evaluation_api::{
     MOST_QUESTIONS,
     access::{AccessQuestion, ConnectorName, ServiceAccountName},
 };
-use service_kit::{controller::Leads, report, shutdown::Stop};
+use service_kit::{report, shutdown::Stop};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
@@ -24,6 +24,7 @@ use crate::{
     dynamic::Sink,
     evaluator::{Evaluator, Unanswered},
     seen::StandingSeen,
+    shards::LeadsNamespace,
 };
 
 /// The interval of the questions.
@@ -35,8 +36,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(2);
 pub(crate) struct StandingReviews {
     pub(crate) world: Arc<World>,
     pub(crate) evaluator: Arc<dyn Evaluator>,
-    /// Whether this process is the leader.
-    pub(crate) leads: Leads,
+    /// Which namespaces it asks about.
+    pub(crate) leads: LeadsNamespace,
     /// Wakes requests.
     pub(crate) sink: Sink,
     /// The number of requests in one line that are considered.
@@ -44,7 +45,7 @@ pub(crate) struct StandingReviews {
 }
 
 impl StandingReviews {
-    /// Asks in intervals while this process is the leader, until the process stops.
+    /// Asks in intervals until the process stops.
     pub(crate) async fn run(self, stop: Stop) {
         loop {
             tokio::select! {
@@ -52,20 +53,19 @@ impl StandingReviews {
                 () = stop.stopped() => return,
                 () = sleep(PERIOD) => {}
             }
-            if (self.leads)() {
-                tokio::select! {
-                    biased;
-                    () = stop.stopped() => return,
-                    wakes = self.ask() => (self.sink)(wakes),
-                }
+            tokio::select! {
+                biased;
+                () = stop.stopped() => return,
+                wakes = self.ask() => (self.sink)(wakes),
             }
         }
     }
 
-    /// Asks once about all waiting requests. After a failed call the remaining requests of the round count as not
+    /// Asks once about all waiting requests of the shards that this process leads. After a failed call the remaining requests of the round count as not
     /// covered.
     async fn ask(&self) -> Wakes {
-        let waiting = self.world.read().requests.first_in_line(self.most_waiting);
+        let mut waiting = self.world.read().requests.first_in_line(self.most_waiting);
+        waiting.retain(|it| (self.leads)(it.metadata.namespace.as_deref().unwrap_or_default()));
         let mut covered = BTreeSet::new();
         for requests in waiting.chunks(MOST_QUESTIONS) {
             let questions = requests.iter();

@@ -1,17 +1,28 @@
 //! The rule about managed objects, applied to all of them: at the start before anything else, and then every few
 //! minutes, in case an event was lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use connectors_api::{AccessRequest, labels, names};
 use futures::stream::{self, StreamExt};
-use service_kit::{controller::queue::Urgency, report};
+use service_kit::{
+    clock::Clock,
+    controller::queue::Urgency,
+    report,
+    retry::CallError,
+    shared_reads::{ReadMoment, SharedReads},
+};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::{
-    api::Name,
+    api::{Live, Name},
     apply::ApplyError,
-    cache::{Job, holds, pod_of},
+    cache::{Job, World, holds, pod_of},
     grant::keep,
     reconcile::{ReconcileError, Reconciler},
     seen::GrantKind,
@@ -41,11 +52,57 @@ pub(crate) fn ours() -> String {
     )
 }
 
-/// Removes every managed object that no request describes.
-pub async fn sweep(reconciler: &Reconciler) -> Result<Swept, ReconcileError> {
+/// What the lists of a sweep show, for all shards.
+#[derive(Debug, Default)]
+pub struct SweepFound {
+    /// The number of managed objects by namespace.
+    managed: BTreeMap<String, usize>,
+    /// Names under which something may have to be removed, and whether a RoleBinding has the name.
+    strays: BTreeMap<Name, bool>,
+    /// Objects that are being deleted.
+    going: Vec<(GrantKind, Name)>,
+    /// Requests with a grant whose pod is finished or gone.
+    without_pod: Vec<Name>,
+}
+
+/// The lists of sweeps. Shards of this process share them.
+#[derive(Debug, Default)]
+pub struct SweepReads {
+    reads: SharedReads<(), (), SweepFound>,
+    last: Mutex<Option<(Instant, Arc<SweepFound>)>>,
+}
+
+impl SweepReads {
+    /// What was found by a read that began after this call, or at most this long before.
+    async fn found(
+        &self,
+        reconciler: &Reconciler,
+        age: Duration,
+    ) -> Result<Arc<SweepFound>, ReconcileError> {
+        let began = Instant::now();
+        if let Some((then, found)) = &*self.last()
+            && began.duration_since(*then) < age
+        {
+            return Ok(Arc::clone(found));
+        }
+        let (live, world) = (reconciler.live.clone(), Arc::clone(&reconciler.world));
+        let clock = Arc::clone(&reconciler.clock);
+        let list = move |_| async move { list(&live, &world, &clock).await };
+        let found = self.reads.read((), (), ReadMoment::now(), list).await?;
+        *self.last() = Some((began, Arc::clone(&found)));
+        Ok(found)
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<(Instant, Arc<SweepFound>)>> {
+        // It is replaced whole.
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn list(live: &Live, world: &World, clock: &Clock) -> Result<SweepFound, CallError> {
     let mut managed = Vec::new();
     for kind in GrantKind::ALL {
-        managed.extend(reconciler.live.grants(kind, &ours()).await?);
+        managed.extend(live.grants(kind, &ours()).await?);
     }
     let mut of_requests: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (number, object) in managed.iter().enumerate() {
@@ -56,29 +113,63 @@ pub async fn sweep(reconciler: &Reconciler) -> Result<Swept, ReconcileError> {
     let look = |request: Result<AccessRequest, _>| {
         let request = request.ok()?;
         let uid = request.metadata.uid.as_deref()?;
-        let now = (reconciler.clock)().wall;
+        let now = clock().wall;
         let objects = of_requests.get(uid).into_iter().flatten().copied();
         described.extend(objects.filter(|it| keep(&managed[*it], Some(&request), now)));
-        is_without_pod(reconciler, &request).then(|| Name::of(&request))
+        is_without_pod(world, &request).then(|| Name::of(&request))
     };
     // Read after the objects, because a request describes an object before that object is written.
-    let without_pod = reconciler.live.requests(look).await?;
-    let strays = managed.iter().enumerate();
-    let strays = strays.filter(|(number, _)| !described.contains(number));
-    let stray: BTreeSet<Name> = strays
-        .map(|(_, object)| Name::in_metadata(&object.metadata))
-        .collect();
-    let bindings = managed
+    let without_pod = live.requests(look).await?;
+    let mut found = SweepFound {
+        without_pod,
+        ..SweepFound::default()
+    };
+    for (number, object) in managed.iter().enumerate() {
+        let name = Name::in_metadata(&object.metadata);
+        *found.managed.entry(name.namespace.clone()).or_default() += 1;
+        if object.is_going() {
+            found.going.push((object.kind(), name.clone()));
+        }
+        if !described.contains(&number) {
+            found.strays.insert(name, false);
+        }
+    }
+    for object in managed
         .iter()
-        .filter(|it| it.kind() == GrantKind::RoleBinding);
-    let bound: BTreeSet<Name> = bindings.map(|it| Name::in_metadata(&it.metadata)).collect();
-    // Roles to which no RoleBinding refers give nothing. What gives something does not wait for their removal.
-    let (bound, alone): (Vec<_>, Vec<_>) = stray.into_iter().partition(|it| bound.contains(it));
+        .filter(|it| it.kind() == GrantKind::RoleBinding)
+    {
+        if let Some(bound) = found.strays.get_mut(&Name::in_metadata(&object.metadata)) {
+            *bound = true;
+        }
+    }
+    Ok(found)
+}
+
+/// Removes every managed object of a shard that no request describes. Lists up to this age show where to look.
+pub async fn sweep(
+    reconciler: &Reconciler,
+    shard: usize,
+    age: Duration,
+) -> Result<Swept, ReconcileError> {
+    let shards = reconciler.queues.shards();
+    let is_ours = |name: &&Name| shards.of(&name.namespace) == shard;
+    let found = reconciler.sweeps.found(reconciler, age).await?;
+    let managed = found.managed.iter();
+    let managed = managed.filter(|(namespace, _)| shards.of(namespace) == shard);
     let mut swept = Swept {
-        managed: managed.len(),
+        managed: managed.map(|(_, count)| count).sum(),
         ..Swept::default()
     };
-    for (names, at_a_time) in [(bound, 1), (alone, AT_A_TIME)] {
+    let strays = |bound: bool| {
+        let strays = found
+            .strays
+            .iter()
+            .filter(|(_, is_bound)| **is_bound == bound);
+        let strays = strays.map(|(name, _)| name).filter(is_ours);
+        strays.cloned().collect::<Vec<_>>()
+    };
+    // Roles to which no RoleBinding refers give nothing. What gives something does not wait for their removal.
+    for (names, at_a_time) in [(strays(true), 1), (strays(false), AT_A_TIME)] {
         let removals = stream::iter(names).map(|name| async move {
             let removed = reconciler.grant(&name).await;
             (name, removed)
@@ -91,37 +182,35 @@ pub async fn sweep(reconciler: &Reconciler) -> Result<Swept, ReconcileError> {
                 // An object that cannot be removed must not delay the others or the start of the work.
                 Err(error) => {
                     warn!(object = %name, error = report(&error), "not removed; it is tried again");
-                    reconciler.queue.wake(Job::Grant(name), Urgency::Urgent);
+                    reconciler.queues.wake(Job::Grant(name), Urgency::Urgent);
                     swept.left += 1;
                 }
             }
         }
     }
-    for object in managed.iter().filter(|it| it.is_going()) {
-        let name = Name::in_metadata(&object.metadata);
+    for (kind, name) in found.going.iter().filter(|(_, name)| is_ours(&name)) {
         // An object whose read fails may still exist.
-        if !matches!(reconciler.live.grant(object.kind(), &name).await, Ok(None)) {
+        if !matches!(reconciler.live.grant(*kind, name).await, Ok(None)) {
             swept.left += 1;
         }
     }
-    for name in without_pod {
-        reconciler.queue.wake(Job::Request(name), Urgency::Urgent);
+    for name in found.without_pod.iter().filter(is_ours) {
+        let job = Job::Request(name.clone());
+        reconciler.queues.wake(job, Urgency::Urgent);
     }
-    reconciler
-        .gauges
-        .orphaned
-        .set(swept.left.try_into().unwrap_or(i64::MAX));
-    info!(?swept, "swept");
+    let orphaned = &reconciler.gauges[shard].orphaned;
+    orphaned.set(swept.left.try_into().unwrap_or(i64::MAX));
+    info!(shard, ?swept, "swept");
     Ok(swept)
 }
 
 /// True for a request with a grant whose pod is finished or gone. Its end may be missing in the status, because a write
 /// may have failed.
-fn is_without_pod(reconciler: &Reconciler, request: &AccessRequest) -> bool {
+fn is_without_pod(world: &World, request: &AccessRequest) -> bool {
     if !holds(request) {
         return false;
     }
-    let state = reconciler.world.read();
+    let state = world.read();
     let uid = request.spec.context.object_ref.uid.as_deref();
     let pod = state.pods.get(&pod_of(request));
     pod.filter(|it| Some(it.uid.as_str()) == uid)

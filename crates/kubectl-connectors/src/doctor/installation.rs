@@ -1,6 +1,6 @@
 //! The installation itself: settings, workloads, leaders, webhooks, driver.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, iter};
 
 use connectors_api::config::{
     CONFIG_MAP, DEFAULT_REQUESTERS, DefaultRequesters, Knowledge, REQUESTERS_OPEN,
@@ -25,8 +25,14 @@ const DEPLOYMENTS: [&str; 4] = [
 ];
 /// The DaemonSet of the chart.
 const NODE_PLUGIN: &str = "csi-node";
-/// The controllers that elect a leader.
-const LED: [&str; 2] = ["policy-controller", "request-controller"];
+/// The controller with one leader.
+const LED: &str = "policy-controller";
+/// The controller with a leader for each shard.
+const SHARDED: &str = "request-controller";
+/// Its argument with the number of shards.
+const SHARDS: &str = "--shards=";
+/// The number of shards that the chart allows.
+const MOST_SHARDS: usize = 16;
 /// The label of the version of the chart's application.
 const VERSION: &str = "app.kubernetes.io/version";
 pub(super) fn examine(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
@@ -268,10 +274,14 @@ fn leaders(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
         return Vec::new();
     };
     let mut findings = Vec::new();
-    for name in LED {
-        let object = format!("Lease {}/{name}", read.system_namespace);
+    let of_shards = (0..shards(read)).map(|shard| match shard {
+        0 => (SHARDED, SHARDED.to_owned()),
+        shard => (SHARDED, format!("{SHARDED}-{shard}")),
+    });
+    for (name, lease) in iter::once((LED, LED.to_owned())).chain(of_shards) {
+        let object = format!("Lease {}/{lease}", read.system_namespace);
         let mut all = leases.iter();
-        let lease = all.find(|it| it.metadata.name.as_deref() == Some(name));
+        let lease = all.find(|it| it.metadata.name.as_ref() == Some(&lease));
         let spec = lease.and_then(|it| it.spec.as_ref());
         let renewed = spec.and_then(|it| it.renew_time.as_ref()).map(|it| it.0);
         let length = spec.and_then(|it| it.lease_duration_seconds).unwrap_or(0);
@@ -305,11 +315,22 @@ fn leaders(read: &DoctorRead, now: Timestamp) -> Vec<DoctorFinding> {
     findings
 }
 
+/// The number of shards of the request-controller: one where its Deployment does not tell.
+fn shards(read: &DoctorRead) -> usize {
+    let mut deployments = read.deployments.iter().flatten();
+    let sharded = deployments.find(|it| it.metadata.name.as_deref() == Some(SHARDED));
+    let pod = sharded.and_then(|it| it.spec.as_ref()?.template.spec.as_ref());
+    let containers = pod.into_iter().flat_map(|it| &it.containers);
+    let mut arguments = containers.flat_map(|it| it.args.iter().flatten());
+    let count = arguments.find_map(|it| it.strip_prefix(SHARDS)?.parse().ok());
+    count.unwrap_or(1).min(MOST_SHARDS)
+}
+
 fn leader_gone(read: &DoctorRead, object: String, name: &str, message: &str) -> DoctorFinding {
-    let does = if name == "request-controller" {
-        "nothing is granted or revoked"
-    } else {
-        "standing permissions do not follow their policies"
+    let does = match (name, shards(read)) {
+        (SHARDED, 1) => "nothing is granted or revoked",
+        (SHARDED, _) => "nothing is granted or revoked in the namespaces of this shard",
+        _ => "standing permissions do not follow their policies",
     };
     let finding = DoctorFinding::new(
         DoctorSeverity::Error,

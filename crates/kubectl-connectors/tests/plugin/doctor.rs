@@ -333,6 +333,19 @@ fn troubles() -> Vec<Trouble> {
             "no replica leads since 9m: nothing is granted or revoked",
         ),
         trouble(
+            DoctorWord::LeaderGone,
+            "Error",
+            |it| {
+                it.server.change("deployments", SYSTEM, "request-controller", |it| {
+                    it["spec"]["template"]["spec"] = json!({"containers": [
+                        {"name": "request-controller", "args": ["--log-level=info", "--shards=2"]},
+                    ]});
+                });
+            },
+            "Lease connectors-system/request-controller-1",
+            "no replica leads: nothing is granted or revoked in the namespaces of this shard",
+        ),
+        trouble(
             DoctorWord::ClocksApart,
             "Warning",
             |it| lease(it, 15),

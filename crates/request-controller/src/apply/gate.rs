@@ -38,7 +38,7 @@ impl Applier {
             mut again,
         } = plan;
         if !make.is_empty() {
-            let after = match timeout_at(until, self.make(&make)).await {
+            let after = match timeout_at(until, self.make(&seen.pod, &make)).await {
                 Ok(made) => gate::after(&made?),
                 Err(_) => gate::unfinished(),
             };
@@ -76,10 +76,14 @@ impl Applier {
     }
 
     /// Makes requests, up to the first that is not accepted.
-    async fn make(&self, requests: &[AccessRequest]) -> Result<Vec<RequestMade>, ApplyError> {
+    async fn make(
+        &self,
+        pod: &Name,
+        requests: &[AccessRequest],
+    ) -> Result<Vec<RequestMade>, ApplyError> {
         let mut all = Vec::new();
         for ours in requests {
-            let made = match self.writes.create_request(ours).await? {
+            let made = match self.writes.create_request(pod, ours).await? {
                 Created::Made => RequestMade::There,
                 Created::Exists => self.met(ours).await?,
                 created @ (Created::NoNamespace | Created::QuotaFull | Created::Refused) => {

@@ -29,27 +29,31 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use service_kit::{
-    controller::Leads,
     retry::RetryPolicy,
     watches::{Guarded, Named},
 };
 
 use super::ApplyError;
-use crate::{api::Name, metrics::Metrics, seen::GrantKind};
+use crate::{api::Name, metrics::Metrics, seen::GrantKind, shards::LeadsNamespace};
 
 /// Writes to the API server.
 #[derive(Clone)]
 pub struct Writes {
     client: Client,
     policy: RetryPolicy,
-    leads: Leads,
+    leads: LeadsNamespace,
     metrics: Metrics,
 }
 
 impl Writes {
-    /// Constructs the writer. It writes only as long as this process is the leader.
+    /// Constructs the writer. It writes only as long as this process leads the shard of the namespace.
     #[must_use]
-    pub const fn new(client: Client, policy: RetryPolicy, leads: Leads, metrics: Metrics) -> Self {
+    pub const fn new(
+        client: Client,
+        policy: RetryPolicy,
+        leads: LeadsNamespace,
+        metrics: Metrics,
+    ) -> Self {
         Self {
             client,
             policy,
@@ -69,7 +73,7 @@ impl Writes {
         let mut next = request.clone();
         next.metadata.managed_fields = None;
         next.status = Some(status);
-        self.may_write("update", "accessrequests/status")?;
+        self.may_write(&name.namespace, "update", "accessrequests/status")?;
         let call = format!("update status of accessrequest {name}");
         let params = PostParams::default();
         let put = || api.replace_status(&name.name, &params, &next);
@@ -95,7 +99,7 @@ impl Writes {
             &name.namespace,
             &ApiResource::erase::<AccessRequest>(&()),
         );
-        self.may_write("patch", "accessrequests/status")?;
+        self.may_write(&name.namespace, "patch", "accessrequests/status")?;
         let version = object.pointer("/metadata/resourceVersion");
         let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
         let call = format!("patch status of accessrequest {name}");
@@ -111,14 +115,16 @@ impl Writes {
         }
     }
 
-    /// Creates a request. A repetition meets its own work under the name.
+    /// Creates a request of this pod, for the leader of the pod's namespace. A repetition, and another leader, meet the
+    /// same object under the name.
     pub(super) async fn create_request(
         &self,
+        pod: &Name,
         request: &AccessRequest,
     ) -> Result<Created, ApplyError> {
         let name = Name::of(request);
         let api: Api<AccessRequest> = self.api(&name);
-        self.may_write("create", "accessrequests")?;
+        self.may_write(&pod.namespace, "create", "accessrequests")?;
         let call = format!("create accessrequest {name}");
         let params = PostParams::default();
         match self
@@ -135,7 +141,7 @@ impl Writes {
     /// that name.
     pub(super) async fn remove_gate(&self, pod: &Name, uid: &str) -> Result<bool, ApplyError> {
         let api: Api<Guarded<Pod, Named>> = Api::namespaced(self.client.clone(), &pod.namespace);
-        self.may_write("patch", "pods")?;
+        self.may_write(&pod.namespace, "patch", "pods")?;
         let call = format!("remove the scheduling gate of pod {pod}");
         // A UID that is not the pod's is a conflict. A gate that is gone already is no change.
         let patch = Patch::Strategic(json!({
@@ -168,7 +174,7 @@ impl Writes {
     {
         let name = Name::of(object);
         let api: Api<K> = self.api(&name);
-        self.may_write("create", &K::plural(&()))?;
+        self.may_write(&name.namespace, "create", &K::plural(&()))?;
         let policy = RetryPolicy {
             attempt: left,
             total: left,
@@ -217,7 +223,7 @@ impl Writes {
             + DeserializeOwned,
     {
         let api: Api<K> = self.api(name);
-        self.may_write("delete", &K::plural(&()))?;
+        self.may_write(&name.namespace, "delete", &K::plural(&()))?;
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: uid.map(str::to_owned),
@@ -247,8 +253,9 @@ impl Writes {
         Api::namespaced(self.client.clone(), &name.namespace)
     }
 
-    fn may_write(&self, verb: &str, resource: &str) -> Result<(), ApplyError> {
-        if !(self.leads)() {
+    /// The namespace is that of the job: a mistake about its shard must not write for another leader.
+    fn may_write(&self, namespace: &str, verb: &str, resource: &str) -> Result<(), ApplyError> {
+        if !(self.leads)(namespace) {
             return Err(ApplyError::NotLeading);
         }
         self.metrics

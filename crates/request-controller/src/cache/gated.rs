@@ -76,10 +76,10 @@ impl GatedPods {
         before.take(most).count() >= most
     }
 
-    /// The number of pods with the gate.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.places.len()
+    /// The number of pods with the gate in these namespaces.
+    pub fn count(&self, counts: impl Fn(&str) -> bool) -> usize {
+        let pods = self.places.keys();
+        pods.filter(|it| counts(&it.namespace)).count()
     }
 
     /// The jobs of all of them.

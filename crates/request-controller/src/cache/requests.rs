@@ -360,15 +360,17 @@ impl RequestCache {
         heads.collect()
     }
 
-    /// The numbers of requests.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        let heads = || self.all.values().filter_map(head);
+    /// The numbers of requests in these namespaces.
+    pub fn counts(&self, counts: impl Fn(&str) -> bool) -> Counts {
+        let all = self.all.iter().filter(|(name, _)| counts(&name.namespace));
+        let heads = || all.clone().filter_map(|(_, it)| head(it));
         let is_granted = |it: &&RequestHead| it.phase == Some(Phase::Granted);
         // Over, and its grant may be in force.
         let revoking = || heads().filter(|it| !it.is_open() && it.holds);
+        let lines = self.waiting.iter();
+        let waiting = lines.filter(|((namespace, _), _)| counts(namespace));
         Counts {
-            pending: self.waiting.values().map(Values::len).sum(),
+            pending: waiting.map(|(_, line)| line.len()).sum(),
             granted: heads().filter(is_granted).count(),
             revoking: revoking().count(),
             revoking_since: revoking().filter_map(|it| it.over_since).min(),

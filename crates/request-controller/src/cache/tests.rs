@@ -308,7 +308,7 @@ fn requests_for_connectors_elsewhere_take_no_place_of_anybody() {
     let _ = state.request(&own, Ok(request("d", "4", &Value::Null)));
     assert!(!state.requests.is_behind(&own, 1));
     assert!(state.requests.is_behind(&Name::new("elsewhere", "b"), 1));
-    assert_eq!(state.requests.counts().pending, 4);
+    assert_eq!(state.requests.counts(|_| true).pending, 4);
     state.request_gone(&Name::new("elsewhere", "a"));
     assert!(!state.requests.is_behind(&Name::new("elsewhere", "b"), 1));
 }
@@ -322,7 +322,7 @@ fn a_request_that_is_over_counts_until_its_grant_is_known_to_be_gone() {
             revoking,
             revoking_since,
             ..
-        } = with(status).requests.counts();
+        } = with(status).requests.counts(|_| true);
         (granted, revoking, revoking_since.map(|it| it.to_string()))
     };
     let mut revoking = granted();

@@ -3,7 +3,7 @@ use futures::FutureExt;
 use prometheus::TextEncoder;
 use serde_json::{Value, json};
 use service_kit::readiness::Status;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::{api::Name, plan::pace::Pace, testing::Cluster};
@@ -23,6 +23,7 @@ fn settings(cluster: &Cluster) -> Settings {
         sweep_every: Duration::from_mins(5),
         retention: SignedDuration::from_hours(168),
         most_waiting: 2,
+        shards: cluster.shards,
         lanes: [Handle::current(), Handle::current()],
     }
 }
@@ -76,9 +77,33 @@ async fn jobs_of_one_namespace_take_half_of_the_workers_of_a_lane() {
             taken += 1;
         }
         assert_eq!(taken, most, "{urgency:?}");
-        let all = workers().filter(|it| *it == urgency);
-        assert_eq!(all.count(), 2 * most, "{urgency:?}");
+        let all = match urgency {
+            Urgency::Urgent => URGENT_WORKERS,
+            Urgency::Normal => WORKERS,
+        };
+        assert_eq!(all, 2 * most, "{urgency:?}");
     }
+}
+
+#[tokio::test]
+async fn a_namespace_that_asks_in_all_shards_has_the_share_of_one() {
+    let reconciler = Arc::new(Cluster::new().controller());
+    let places = FairLimiter::new(2, 1);
+    let lane = ShardWorkers {
+        reconciler,
+        shard: 0,
+        places: places.clone(),
+    };
+    let taken = Taken {
+        job: Job::Request(Cluster::request()),
+        since: Instant::now(),
+    };
+    // A job of the same pods' namespace runs in another shard.
+    let elsewhere = places.take("apps".to_owned()).await;
+    assert_eq!(lane.look(&taken).now_or_never(), None);
+    let _another = places.take("shop".to_owned()).await;
+    drop(elsewhere);
+    assert_eq!(lane.look(&taken).await, Looked::Done);
 }
 
 #[tokio::test(start_paused = true)]

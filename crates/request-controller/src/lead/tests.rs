@@ -5,7 +5,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ApiResource;
 use serde_json::json;
 use service_kit::{
-    controller::{leader, queue::Urgency, worker},
+    controller::{
+        leader,
+        queue::{Looked, Queue, Taken, Urgency},
+        worker::{self, Controller},
+    },
     lease::Leadership,
     readiness::{Readiness, ReadinessPart, Status},
     shutdown::Tasks,
@@ -30,6 +34,21 @@ struct Led {
     _tasks: Tasks,
 }
 
+/// The workers of the only shard.
+struct OneShard(Arc<Reconciler>);
+
+impl Controller for OneShard {
+    type Job = Job;
+
+    fn queue(&self) -> &Queue<Job> {
+        self.0.queues.of(0)
+    }
+
+    async fn look(&self, taken: &Taken<Job>) -> Looked {
+        self.0.look(taken).await
+    }
+}
+
 /// Leads with workers of both lanes, as the process does.
 fn start(controller: &Arc<Reconciler>) -> Led {
     let (caches, all_taken) = Caches::starting();
@@ -44,6 +63,7 @@ fn start_with(controller: &Arc<Reconciler>, caches: Caches) -> Led {
     let leading = leader::follow(
         Leading {
             reconciler: Arc::clone(controller),
+            shard: 0,
             caches,
             every: Duration::from_mins(5),
         },
@@ -58,7 +78,7 @@ fn start_with(controller: &Arc<Reconciler>, caches: Caches) -> Led {
     for urgency in Urgency::ALL {
         let (controller, stop) = (Arc::clone(controller), tasks.stop());
         tasks.spawn("worker", async move {
-            worker::work(&*controller, &[urgency], stop).await;
+            worker::work(&OneShard(controller), &[urgency], stop).await;
             Ok::<(), std::io::Error>(())
         });
     }
@@ -122,6 +142,21 @@ async fn a_new_leader_sweeps_then_takes_back_then_does_the_rest() {
     assert_eq!(at("DELETE roles car-stray"), 0);
     assert!(at("DELETE rolebindings car-request-uid") < at("PUT accessrequests/status another"));
     assert!(cluster.managed().is_empty());
+}
+
+/// The lists are those of another shard of the process.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_lists_again_what_was_listed_before_it_led() {
+    let cluster = Cluster::new();
+    let controller = Arc::new(cluster.controller());
+    crate::sweep::sweep(&controller, 0, Duration::ZERO)
+        .await
+        .unwrap();
+    stray(&cluster);
+    let led = start(&controller);
+    led.leadership.send_replace(leader());
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(cluster.server.named("roles", "car-stray"), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,19 +274,19 @@ async fn a_follower_keeps_no_jobs_and_a_new_leader_loses_none() {
     let event = |number: usize| {
         let pod = Name::new("apps", &format!("pod-{number}"));
         controller
-            .queue
+            .queues
             .wake(Job::Gate(pod.clone()), Urgency::Normal);
         let later = Duration::from_mins(1);
         controller
-            .queue
+            .queues
             .wake_after(Job::Gate(pod), Urgency::Normal, later);
     };
     (0..100).for_each(event);
-    assert!(controller.queue.census().iter().all(|it| *it == 0));
+    assert!(controller.queues.of(0).census().iter().all(|it| *it == 0));
     led.leadership.send_replace(Leadership::Follower);
     sleep(Duration::from_secs(1)).await;
     (0..100).for_each(event);
-    assert!(controller.queue.census().iter().all(|it| *it == 0));
+    assert!(controller.queues.of(0).census().iter().all(|it| *it == 0));
 
     led.leadership.send_replace(Leadership::Leader {
         until: Instant::now() + Duration::from_hours(1),
@@ -259,7 +294,7 @@ async fn a_follower_keeps_no_jobs_and_a_new_leader_loses_none() {
     sleep(Duration::from_secs(1)).await;
     // It was swept, and no worker may take anything yet.
     event(0);
-    assert_eq!(controller.queue.depth(), 1);
+    assert_eq!(controller.queues.of(0).depth(), 1);
     let gate = Name::new("apps", "run-deploy-pod");
     assert!(controller.world.read().gated.place(&gate).is_some());
     all_taken.into_iter().for_each(ReadinessPart::ready);
@@ -267,7 +302,7 @@ async fn a_follower_keeps_no_jobs_and_a_new_leader_loses_none() {
     // The job from before the leadership is found in the caches.
     let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
     assert_eq!(pod["spec"]["schedulingGates"].as_array().unwrap().len(), 1);
-    assert_eq!(controller.queue.depth(), 0);
+    assert_eq!(controller.queues.of(0).depth(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,7 +318,7 @@ async fn whoever_stops_leading_starts_nothing_more() {
     let calls = cluster.server.calls();
     cluster.approval("approved");
     cluster.fill(&controller);
-    controller.queue.wake(
+    controller.queues.wake(
         crate::cache::Job::Request(Cluster::request()),
         Urgency::Urgent,
     );

@@ -20,7 +20,7 @@ use prometheus::Histogram;
 use serde_json::{Value, json};
 use service_kit::controller::{
     queue::{Looked, Urgency},
-    worker::{Controller, LookError},
+    worker::LookError,
 };
 use service_kit::retry::CallError;
 use tokio::time::Instant;
@@ -439,7 +439,9 @@ async fn a_sweep_removes_what_no_request_describes_and_leaves_what_is_not_ours()
     let mut standing = stray("standing", Value::Null);
     standing["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "connectors-approval"});
     cluster.server.put("roles", standing);
-    let swept = crate::sweep::sweep(&cluster.controller()).await.unwrap();
+    let swept = crate::sweep::sweep(&cluster.controller(), 0, Duration::ZERO)
+        .await
+        .unwrap();
     assert_eq!((swept.managed, swept.removed), (4, 2));
     assert_eq!(
         cluster.managed(),
@@ -451,7 +453,9 @@ async fn a_sweep_removes_what_no_request_describes_and_leaves_what_is_not_ours()
     );
 
     cluster.server.remove("accessrequests", "request");
-    crate::sweep::sweep(&cluster.controller()).await.unwrap();
+    crate::sweep::sweep(&cluster.controller(), 0, Duration::ZERO)
+        .await
+        .unwrap();
     assert_eq!(cluster.managed(), ["Role \"standing\""]);
 }
 
@@ -477,11 +481,11 @@ async fn a_request_that_cannot_be_read_says_so_once_and_keeps_nothing() {
         .request(&Cluster::request(), Instant::now())
         .await
         .unwrap();
-    controller.queue.open(Urgency::Urgent);
-    let urgent = controller.queue.take(&[Urgency::Urgent]);
+    controller.queues.of(0).open(Urgency::Urgent);
+    let urgent = controller.queues.of(0).take(&[Urgency::Urgent]);
     let taken = tokio::time::timeout(Duration::from_secs(1), urgent).await;
     let taken = taken.expect("its grant is to be looked at");
-    let looked = Controller::look(&controller, &taken).await;
+    let looked = controller.look(&taken).await;
     assert_eq!(looked, Looked::Done);
     assert!(cluster.managed().is_empty());
     assert_eq!(cluster.status(), before);
@@ -546,7 +550,9 @@ async fn a_sweep_knows_whose_time_is_over() {
     cluster.server.change("accessrequests", "request", |it| {
         it["status"]["policies"][0]["grant"]["expiresAt"] = "2000-01-01T00:00:00Z".into();
     });
-    let swept = crate::sweep::sweep(&cluster.controller()).await.unwrap();
+    let swept = crate::sweep::sweep(&cluster.controller(), 0, Duration::ZERO)
+        .await
+        .unwrap();
     assert_eq!((swept.removed, cluster.managed().len()), (2, 0));
 }
 

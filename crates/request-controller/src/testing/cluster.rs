@@ -49,6 +49,8 @@ use crate::{
     plan::Terms,
     reconcile::{ReconcileError, Reconciler},
     seen::{ConnectorSeen, GrantKind, MountAccess, PodFacts, StandingSeen},
+    shards::{JobQueues, LeadsNamespace, ShardCount},
+    sweep::SweepReads,
 };
 
 const CALLS: RetryPolicy = RetryPolicy {
@@ -256,6 +258,10 @@ pub(crate) struct Cluster {
     pub(crate) now: Arc<Mutex<Now>>,
     /// How many requests may wait at a time.
     pub(crate) most_waiting: usize,
+    /// How many shards there are.
+    pub(crate) shards: ShardCount,
+    /// The shards that the process does not lead.
+    pub(crate) not_led: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Cluster {
@@ -325,6 +331,8 @@ impl Cluster {
             mounting: Arc::default(),
             now: Arc::new(Mutex::new(now)),
             most_waiting: 2,
+            shards: ShardCount::ONE,
+            not_led: Arc::default(),
         }
     }
 
@@ -429,7 +437,13 @@ impl Cluster {
         let live = Live::new(client.clone(), CALLS);
         let metrics = Metrics::register(&Registry::new()).unwrap();
         let leads = Arc::clone(&self.leads);
-        let leads: service_kit::controller::Leads = Arc::new(move || leads.load(Ordering::SeqCst));
+        let leads: LeadsNamespace = {
+            let (shards, not_led) = (self.shards, Arc::clone(&self.not_led));
+            Arc::new(move |namespace| {
+                let is_led = !not_led.lock().unwrap().contains(&shards.of(namespace));
+                is_led && leads.load(Ordering::SeqCst)
+            })
+        };
         let now = Arc::clone(&self.now);
         let clock: service_kit::clock::Clock = Arc::new(move || *now.lock().unwrap());
         let writes = Writes::new(client.clone(), CALLS, Arc::clone(&leads), metrics.clone());
@@ -442,14 +456,21 @@ impl Cluster {
                 self.most_waiting,
             ),
             applier: Applier::new(live.clone(), writes, Arc::clone(&clock), metrics.clone()),
-            queue: Arc::new(crate::controller::queue(Arc::clone(&world))),
+            queues: Arc::new(JobQueues::new(self.shards, || {
+                crate::controller::queue(Arc::clone(&world))
+            })),
             world,
             live,
             events: Events::new(client, "test").0,
             metrics,
-            gauges: RequestGauges::register(&Registry::new()).unwrap(),
+            gauges: self
+                .shards
+                .all()
+                .map(|_| RequestGauges::register(&Registry::new()).unwrap())
+                .collect(),
             clock,
             leads,
+            sweeps: SweepReads::default(),
             terms: Terms {
                 retention: jiff::SignedDuration::from_hours(168),
             },
@@ -593,7 +614,9 @@ impl Cluster {
     /// What a new leader does, until nothing changes any more.
     pub(crate) async fn restart(&self) {
         let controller = self.controller();
-        crate::sweep::sweep(&controller).await.unwrap();
+        crate::sweep::sweep(&controller, 0, std::time::Duration::ZERO)
+            .await
+            .unwrap();
         for _ in 0..10 {
             self.server.forget_writes();
             if self.server.named("accessrequests", "request").is_none() {

@@ -183,7 +183,7 @@ async fn the_caches_have_everything_once_each_list_was_received() {
     caches.complete.ready().await;
     let state = feeds.world.read();
     assert!(!state.requests.are_listed(), "no list is incomplete");
-    assert_eq!(state.requests.counts().granted, 1);
+    assert_eq!(state.requests.counts(|_| true).granted, 1);
     assert_eq!((state.pods.len(), state.grants.count()), (1, 2));
     // Nothing is known of the configuration.
     let missing = Status::Missing(vec!["connectors-config".to_owned()]);

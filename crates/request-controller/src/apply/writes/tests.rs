@@ -34,7 +34,7 @@ fn answering(status: StatusCode) -> (Writes, Arc<AtomicUsize>) {
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
     let client = Client::new(server, "default");
-    let writes = Writes::new(client, THREE_TIMES, Arc::new(|| true), metrics);
+    let writes = Writes::new(client, THREE_TIMES, Arc::new(|_| true), metrics);
     (writes, calls)
 }
 

@@ -11,10 +11,7 @@ use crate::{
     reconcile::ReconcileError,
     testing::{ApiServer, Break, Cluster},
 };
-use service_kit::controller::{
-    queue::{Looked, Taken, Urgency},
-    worker::Controller,
-};
+use service_kit::controller::queue::{Looked, Taken, Urgency};
 use tokio::time::Instant;
 
 const KINDS: [(&str, &str); 2] = [("rolebindings", "RoleBinding"), ("roles", "Role")];
@@ -67,7 +64,9 @@ async fn a_foreign_object_under_the_name_is_left_and_named_and_nothing_of_the_gr
         );
 
         // Neither the sweep nor the end of the request is held up by it.
-        crate::sweep::sweep(&cluster.controller()).await.unwrap();
+        crate::sweep::sweep(&cluster.controller(), 0, std::time::Duration::ZERO)
+            .await
+            .unwrap();
         end_pod(&cluster.server);
         cluster.look().await.unwrap();
         assert_eq!(cluster.managed().len(), 1);
@@ -102,11 +101,13 @@ async fn an_object_that_cannot_be_removed_holds_up_neither_the_sweep_nor_its_cou
     cluster.server.keep("car-kept");
     cluster.server.remove("accessrequests", "request");
     let controller = cluster.controller();
-    let swept = crate::sweep::sweep(&controller).await.unwrap();
+    let swept = crate::sweep::sweep(&controller, 0, std::time::Duration::ZERO)
+        .await
+        .unwrap();
     assert_eq!((swept.removed, swept.left), (2, 1));
     assert_eq!(cluster.managed(), ["Role \"car-kept\""], "{name}");
-    controller.queue.open(Urgency::Urgent);
-    let again = controller.queue.take(&[Urgency::Urgent]).await;
+    controller.queues.of(0).open(Urgency::Urgent);
+    let again = controller.queues.of(0).take(&[Urgency::Urgent]).await;
     let kept = crate::api::Name::new("tools", "car-kept");
     assert_eq!(again.job, Job::Grant(kept), "it is tried again on its own");
 }
@@ -121,9 +122,9 @@ async fn a_look_that_fails_has_the_grants_of_its_request_looked_at() {
         job: Job::Request(Cluster::request()),
         since: Instant::now(),
     };
-    assert_eq!(Controller::look(&controller, &taken).await, Looked::Failed);
-    controller.queue.open(Urgency::Urgent);
-    let next = controller.queue.take(&[Urgency::Urgent]).await;
+    assert_eq!(controller.look(&taken).await, Looked::Failed);
+    controller.queues.of(0).open(Urgency::Urgent);
+    let next = controller.queues.of(0).take(&[Urgency::Urgent]).await;
     let grant = crate::api::Name::new("tools", &grant_name());
     assert_eq!(next.job, Job::Grant(grant));
 }
@@ -179,15 +180,19 @@ async fn a_sweep_has_requests_looked_at_whose_pod_is_over_whatever_their_status_
         let cluster = Cluster::granted().await;
         end(&cluster.server);
         let controller = cluster.controller();
-        crate::sweep::sweep(&controller).await.unwrap();
-        controller.queue.open(Urgency::Urgent);
-        let taken = controller.queue.take(&[Urgency::Urgent]).await;
+        crate::sweep::sweep(&controller, 0, std::time::Duration::ZERO)
+            .await
+            .unwrap();
+        controller.queues.of(0).open(Urgency::Urgent);
+        let taken = controller.queues.of(0).take(&[Urgency::Urgent]).await;
         assert_eq!(taken.job, Job::Request(Cluster::request()));
     }
     let cluster = Cluster::granted().await;
     let controller = cluster.controller();
-    crate::sweep::sweep(&controller).await.unwrap();
-    assert!(controller.queue.is_drained(Urgency::Urgent));
+    crate::sweep::sweep(&controller, 0, std::time::Duration::ZERO)
+        .await
+        .unwrap();
+    assert!(controller.queues.of(0).is_drained(Urgency::Urgent));
 }
 
 #[tokio::test]

@@ -316,10 +316,10 @@ async fn a_look_at_a_grant_that_stays_wakes_no_request() {
     let controller = cluster.controller();
     let name = Name::new("tools", &grant_name());
     assert_eq!(controller.grant(&name).await.unwrap(), 0);
-    assert_eq!(controller.queue.depth(), 0);
+    assert_eq!(controller.queues.of(0).depth(), 0);
     cluster
         .server
         .change("roles", &name.name, |it| it["rules"] = json!([]));
     assert_ne!(controller.grant(&name).await.unwrap(), 0);
-    assert_eq!(controller.queue.depth(), 1);
+    assert_eq!(controller.queues.of(0).depth(), 1);
 }

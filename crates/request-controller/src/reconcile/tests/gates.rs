@@ -10,10 +10,7 @@ use std::{
 use connectors_api::{ConnectorKey, Permission, PodIdentity, pod_wish};
 use http::StatusCode;
 use serde_json::{Value, json};
-use service_kit::controller::{
-    queue::{Looked, Taken, Urgency},
-    worker::Controller,
-};
+use service_kit::controller::queue::{Looked, Taken, Urgency};
 use tokio::time::{Duration, Instant};
 
 use super::ReconcileError;
@@ -330,7 +327,7 @@ async fn a_controller_that_does_not_know_the_switch_changes_nothing() {
         ..controller
     };
     cluster.fill_objects(&controller);
-    assert_eq!(controller.world.read().gated.count(), 1);
+    assert_eq!(controller.world.read().gated.count(|_| true), 1);
     assert_eq!(controller.gate(&pod()).await.unwrap(), None);
     assert_eq!(cluster.server.writes(), [""; 0]);
     assert_kept(&cluster);
@@ -505,8 +502,8 @@ async fn a_worker_looks_at_a_gate_and_looks_again_when_it_should() {
         job: Job::Gate(pod()),
         since: Instant::now(),
     };
-    assert_eq!(Controller::look(&controller, &taken).await, Looked::Done);
-    assert_eq!(controller.queue.depth(), 1, "it waits for its time");
+    assert_eq!(controller.look(&taken).await, Looked::Done);
+    assert_eq!(controller.queues.of(0).depth(), 1, "it waits for its time");
     let wakes = controller.world.read().gated.wakes();
     assert_eq!(wakes, [(Job::Gate(pod()), Urgency::Normal)]);
 }

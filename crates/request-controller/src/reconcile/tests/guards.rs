@@ -534,7 +534,9 @@ async fn a_sweep_removes_what_an_earlier_request_of_the_name_held() {
         it["metadata"]["uid"] = "later-uid".into();
         it.as_object_mut().unwrap().remove("status");
     });
-    let swept = crate::sweep::sweep(&cluster.controller()).await.unwrap();
+    let swept = crate::sweep::sweep(&cluster.controller(), 0, Duration::ZERO)
+        .await
+        .unwrap();
     assert_eq!((swept.removed, cluster.managed().len()), (2, 0));
 }
 

@@ -25,6 +25,7 @@ async fn failure(cluster: &Cluster) -> ApplyError {
         ReconcileError::Apply(error) => error,
         error @ (ReconcileError::Observe(_)
         | ReconcileError::Call(_)
+        | ReconcileError::Lists(_)
         | ReconcileError::TooSlow
         | ReconcileError::Panicked) => panic!("{error}"),
     }
@@ -312,7 +313,7 @@ async fn an_end_that_comes_by_time_does_not_wait_for_what_failed_before_it() {
     let controller = cluster.controller();
     look(&controller).await.unwrap_err();
     assert_eq!(cluster.managed().len(), 2, "carried out all the same");
-    let queue = &controller.queue;
+    let queue = controller.queues.of(0);
     queue.open(Urgency::Urgent);
     let begun = Instant::now();
     tokio::select! {

@@ -84,7 +84,7 @@ async fn swept(cluster: &Cluster, broken: usize) -> (Option<Swept>, usize) {
     let single = Arc::default();
     let mut controller: Reconciler = cluster.controller();
     controller.live = Live::new(one_by_one(cluster, broken, &single), ONCE);
-    let swept = sweep(&controller).await.ok();
+    let swept = sweep(&controller, 0, std::time::Duration::ZERO).await.ok();
     (swept, single.load(Ordering::Relaxed))
 }
 
@@ -128,8 +128,13 @@ async fn what_a_finalizer_keeps_is_left_until_it_is_gone() {
             removed: 1,
             left,
         };
-        assert_eq!(sweep(&controller).await.unwrap(), expected);
-        let orphaned = controller.gauges.orphaned.get();
+        assert_eq!(
+            sweep(&controller, 0, std::time::Duration::ZERO)
+                .await
+                .unwrap(),
+            expected
+        );
+        let orphaned = controller.gauges[0].orphaned.get();
         assert_eq!(usize::try_from(orphaned).unwrap(), left);
     }
 }

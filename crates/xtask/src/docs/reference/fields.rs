@@ -125,7 +125,8 @@ pub(super) fn type_of(schema: &Value) -> String {
 pub(super) fn limits(schema: &Value) -> String {
     let mut limits = Vec::new();
     let words = schema["enum"].as_array();
-    limits.extend(words.map(|it| codes(it.iter().filter_map(Value::as_str))));
+    let text = |it: &Value| it.as_str().map_or_else(|| it.to_string(), str::to_owned);
+    limits.extend(words.map(|it| codes(it.iter().map(text))));
     for (least, most, unit) in [
         ("minLength", "maxLength", " characters"),
         ("minItems", "maxItems", " entries"),
