@@ -21,6 +21,8 @@
 //!   state behave alike. The first event of a pod happens to the first pod. When no more events can happen,
 //!   reads of objects that no controller writes are merged with the previous read, and one pod name is
 //!   completed before the other.
+//! - With shards, each pod name is in one. A new leader does not sweep it first, and an old one may go on with
+//!   the work that it has begun.
 //! - Several requests of one pod are created in the order of their creation times.
 //! - The garbage collector never helps. Every write takes effect when it is sent. The feature is enabled, no
 //!   pod is terminating, and no request is over the limit.
@@ -128,6 +130,10 @@ enum Action {
     Crash(usize),
     /// The reads of a controller become too old to grant on.
     Ages(usize),
+    /// A controller hands the shard of a pod name over to the other one.
+    HandsOver(usize, usize),
+    /// A controller drops work in a shard that it does not lead any more.
+    Drops(usize),
     /// The watches of a controller stop.
     FallsBehind(usize),
     /// The watches show everything again.
@@ -204,9 +210,11 @@ impl Protocol {
                 let view = controller.behind.map(|it| self.views.get(it));
                 let requests = view.as_ref().unwrap_or(&state.world).all_requests();
                 let wanted = requests.map(|(id, _)| id).filter(|id| is_free(id.slot()));
+                let wanted = wanted.filter(|id| controller.leads(id.slot()));
                 let wanted = wanted.filter(|id| self.look(state, c, *id).is_some());
                 actions.extend(wanted.map(|id| Action::Look(c, id)));
                 let strays = self.strays(state).filter(|(id, _)| is_free(id.slot()));
+                let strays = strays.filter(|(id, _)| controller.leads(id.slot()));
                 actions.extend(strays.map(|(id, policy)| Action::Enforce(c, id, policy)));
             }
             Doing::Reading(work) => {
@@ -223,6 +231,18 @@ impl Protocol {
                     actions.push(Action::Goes(c, Call::Unheard));
                 }
             }
+        }
+        // Its writes may go on: those that were sent, and all if it does not know yet.
+        if controller
+            .doing
+            .slot()
+            .is_some_and(|it| !controller.leads(it))
+        {
+            actions.push(Action::Drops(c));
+        }
+        if faulty && self.settings.shards {
+            let slots = (0..self.settings.pods).filter(|it| controller.leads(*it));
+            actions.extend(slots.map(|it| Action::HandsOver(c, it)));
         }
         if faulty {
             // A crash before the first write has no effect.
@@ -258,12 +278,16 @@ impl Protocol {
         let mut state = last.clone();
         let fault = match action {
             Action::Goes(_, call) => call != Call::Done,
-            Action::Silence(_) | Action::Crash(_) | Action::Ages(_) | Action::FallsBehind(_) => {
-                true
-            }
-            Action::Happens(_) | Action::Look(..) | Action::Enforce(..) | Action::CatchesUp(_) => {
-                false
-            }
+            Action::Silence(_)
+            | Action::Crash(_)
+            | Action::Ages(_)
+            | Action::HandsOver(..)
+            | Action::FallsBehind(_) => true,
+            Action::Happens(_)
+            | Action::Look(..)
+            | Action::Enforce(..)
+            | Action::Drops(_)
+            | Action::CatchesUp(_) => false,
         };
         if fault {
             state.left.faults = state.left.faults.checked_sub(1)?;
@@ -286,6 +310,14 @@ impl Protocol {
             Action::Ages(c) => {
                 surroundings::age(&mut state.controllers[c].doing);
             }
+            Action::HandsOver(c, slot) => {
+                state.controllers[c].leads &= !(1 << slot);
+                state.controllers[1 - c].leads |= 1 << slot;
+            }
+            Action::Drops(c) => {
+                state.halved |= Self::is_half_way(&state, &state.controllers[c].doing);
+                state.controllers[c].doing = Doing::Idle;
+            }
             Action::FallsBehind(c) => {
                 state.controllers[c].behind = Some(self.views.number(&state.world));
             }
@@ -307,6 +339,11 @@ impl Model for Protocol {
                 controllers: [0, 1].map(|who| Controller {
                     doing: Doing::Idle,
                     behind: None,
+                    leads: if self.settings.shards {
+                        1 << who
+                    } else {
+                        u8::MAX
+                    },
                     who: Who(who),
                 }),
                 left: Left {

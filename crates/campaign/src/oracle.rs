@@ -116,6 +116,8 @@ pub struct Allowance {
     pub races: bool,
     /// Whether two processes lead without knowing of each other.
     pub two_lead: bool,
+    /// The number of shards that the first process knows, and that the other one knows.
+    pub shards: [request_controller::shards::ShardCount; 2],
     /// Whether ends by time use the same clock as the log.
     pub true_clock: bool,
     /// Whether one of the two objects of a grant cannot be deleted. Then a grant is not in effect without the

@@ -19,7 +19,7 @@ use crate::{
     newcomer::{self, LATE},
     oracle::{self, EndState, Incident, Rule, Seen, Violation, Writes},
     plan::{Fault, Plan},
-    process::Processes,
+    process::{OTHER, Processes},
     scenario::{Scenario, Step},
     stage::{LOUD, SECOND_SYSTEM, SYSTEM, Stage},
 };
@@ -99,6 +99,7 @@ async fn play(scenario: &Scenario, plan: &Plan) -> Outcome {
         stage.server.collect_garbage(None);
     }
     let processes = Processes::new(stage.clone(), oracle.clone(), scenario.retention);
+    let processes = processes.sharded(scenario.shards);
     let restarts = tokio::spawn(processes.clone().restart(deaths));
     let neighbour = plan.has_neighbour().then(|| Neighbour::of(&stage));
     start(scenario, &stage, &processes, plan);
@@ -375,7 +376,7 @@ impl Story<'_> {
 }
 
 fn start(scenario: &Scenario, stage: &Stage, processes: &Processes, plan: &Plan) {
-    let replicas = ["one", "other"].into_iter().take(scenario.replicas);
+    let replicas = ["one", OTHER].into_iter().take(scenario.replicas);
     let mut places: Vec<_> = replicas.map(|pod| (SYSTEM, pod)).collect();
     if plan.faults.contains(&Fault::TwoLeaders) {
         // It has its own lease, so neither process ever learns of the other.

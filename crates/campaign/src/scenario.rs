@@ -17,11 +17,14 @@ mod races;
 mod refusals;
 mod runs;
 mod several_approvals;
+mod shards;
 mod standing;
 mod switch;
 mod times;
 
 use std::time::Duration;
+
+use request_controller::shards::ShardCount;
 
 use crate::stage::Stage;
 
@@ -70,6 +73,8 @@ pub struct Scenario {
     pub learned: bool,
     /// The number of processes that compete for leadership.
     pub replicas: usize,
+    /// The number of shards that each of them knows.
+    pub shards: [ShardCount; 2],
 }
 
 /// All of them.
@@ -95,6 +100,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(approvers::APPROVERS);
     all.extend(content::CONTENT);
     all.extend(asked::ASKED);
+    all.extend(shards::SHARDS);
     all
 }
 

@@ -193,7 +193,7 @@ impl Stage {
                 "metadata": {"name": "request-controller", "namespace": namespace},
                 "rules": [
                     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
-                    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["request-controller"], "verbs": ["get", "update"]},
+                    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["request-controller", "request-controller-1", "request-controller-next"], "verbs": ["get", "update"]},
                     {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["connectors-config"], "verbs": watch},
                 ],
             }));

@@ -20,6 +20,8 @@ pub struct Settings {
     /// Whether people only give and take a standing permission and decide, and the only other event is the
     /// end of a pod.
     pub standing: bool,
+    /// Whether each pod name is in a shard of its own, led by one controller, which may hand it over, as a fault.
+    pub shards: bool,
     /// The initial states.
     pub starts: &'static [Start],
     /// The limit of states; no new ones are explored beyond it.
@@ -69,6 +71,7 @@ impl Settings {
         twins: false,
         only_requests: false,
         standing: false,
+        shards: false,
         starts: &[Start {
             asked: true,
             approved: 2,
@@ -93,6 +96,15 @@ impl Settings {
             },
         ],
         most: 200_000,
+        ..Self::FULL
+    };
+
+    /// One pod, whose shard moves twice, or once beside another fault.
+    pub const SHARDS: Self = Self {
+        pods: 1,
+        policies: 1,
+        faults: 2,
+        shards: true,
         ..Self::FULL
     };
 
@@ -124,7 +136,7 @@ impl Settings {
 
     /// All configurations worth exploring: each name says how it extends the others. All but the last are
     /// exhausted.
-    pub const ALL: [(&'static str, Self); 13] = [
+    pub const ALL: [(&'static str, Self); 14] = [
         ("small", Self::SMALL),
         (
             "pods",
@@ -219,6 +231,7 @@ impl Settings {
                 ..Self::STANDING
             },
         ),
+        ("shards", Self::SHARDS),
         ("full", Self::FULL),
     ];
 }

@@ -162,6 +162,8 @@ const fn is_own(action: Action) -> bool {
         | Action::Silence(_)
         | Action::Crash(_)
         | Action::Ages(_)
+        | Action::HandsOver(..)
+        | Action::Drops(_)
         | Action::FallsBehind(_) => false,
     }
 }

@@ -39,15 +39,24 @@ pub(super) struct Left {
     pub(super) faults: u8,
 }
 
-/// One controller. It believes that it leads.
+/// One controller. It believes that it leads; if there are shards, it leads some.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Controller {
     /// Its current work.
     pub(super) doing: Doing,
     /// The state of its caches when its watches stopped; none while they are up to date.
     pub(super) behind: Option<u32>,
+    /// The pod names whose shard it leads: a bit for each.
+    pub(super) leads: u8,
     /// Its number in reports.
     pub(super) who: Who,
+}
+
+impl Controller {
+    /// Whether it may begin work on this pod name.
+    pub(super) const fn leads(&self, slot: usize) -> bool {
+        self.leads & 1 << slot != 0
+    }
 }
 
 /// A number that is ignored by comparisons.

@@ -203,6 +203,10 @@ pub(super) fn line(protocol: &Protocol, state: &State, action: &Action) -> Strin
         Action::Silence(c) => format!("the evaluation service does not answer {}", who(c)),
         Action::Crash(c) => format!("{} dies and starts again", who(c)),
         Action::Ages(c) => format!("what {} has read is older than five seconds", who(c)),
+        Action::HandsOver(c, slot) => {
+            format!("{} hands the shard of pod name {slot} over", who(c))
+        }
+        Action::Drops(c) => format!("{} drops work of a shard that it does not lead", who(c)),
         Action::FallsBehind(c) => format!("the caches of {} stop moving", who(c)),
         Action::CatchesUp(c) => format!("the caches of {} catch up", who(c)),
     }

@@ -38,6 +38,22 @@ fn whatever_fails_once_every_rule_holds() {
 }
 
 #[test]
+fn a_shard_that_moves_at_any_moment_breaks_no_rule() {
+    let report = run(Settings {
+        happenings: 0,
+        ..Settings::SHARDS
+    });
+    assert!(report.exhausted && report.holds(), "{report}");
+    let settled = settle(Settings {
+        faults: 1,
+        ..Settings::SHARDS
+    });
+    assert!(settled.quiet > 0 && !settled.cut, "{settled:?}");
+    assert_eq!(settled.writes_for_ever, Vec::<String>::new());
+    assert_eq!(settled.stuck, None);
+}
+
+#[test]
 fn left_to_themselves_the_controllers_stop_writing_and_only_where_nothing_is_left_to_do() {
     let settled = settle(TINY);
     assert!(settled.quiet > 0 && !settled.cut, "{settled:?}");

@@ -6,7 +6,11 @@ use serde_json::Value;
 use testkit::{CallFault, CallRecord, ChangeKind, ChangeRecord, Verb};
 
 use super::history::{Snapshot, is_going, label, list, text};
-use crate::stage::{ASKERS, SECOND_SYSTEM, SYSTEM};
+use crate::{
+    process::OTHER,
+    stage::{ASKERS, SECOND_SYSTEM, SYSTEM},
+};
+use request_controller::shards::{ShardCount, lease, next_lease};
 
 /// The time after its last renewal during which the holder of the lease may write: it gives up well before
 /// another process takes the lease.
@@ -39,10 +43,10 @@ struct Held {
 /// The observed conduct of all processes.
 #[derive(Default)]
 pub(super) struct Conduct {
-    /// By namespace.
-    leases: BTreeMap<String, Held>,
+    /// By namespace and name.
+    leases: BTreeMap<(String, String), Held>,
     /// Leases that were deleted while they were held.
-    vanished: BTreeMap<String, Held>,
+    vanished: BTreeMap<(String, String), Held>,
     /// The time at which each process took a lease for the first time.
     led: BTreeMap<String, Duration>,
     /// The last attempt of a process to delete a binding.
@@ -55,16 +59,21 @@ pub(super) struct Conduct {
 impl Conduct {
     /// Records a change of a lease. A deleted one still counts as held, because its holder is not told.
     pub(super) fn lease(&mut self, at: Duration, change: &ChangeRecord) {
+        // It makes no process the leader of anything.
+        if change.name == next_lease() {
+            return;
+        }
+        let lease = (change.namespace.clone(), change.name.clone());
         let Some(after) = &change.after else {
-            if let Some(held) = self.leases.get(&change.namespace) {
-                self.vanished.insert(change.namespace.clone(), held.clone());
+            if let Some(held) = self.leases.get(&lease) {
+                self.vanished.insert(lease, held.clone());
             }
             return;
         };
         let by = text(after, "/spec/holderIdentity").to_owned();
         self.led.entry(change.by.clone()).or_insert(at);
         let held = Held { by, renewed: at };
-        self.leases.insert(change.namespace.clone(), held);
+        self.leases.insert(lease, held);
     }
 
     /// True when a process has ever led.
@@ -91,10 +100,15 @@ impl Conduct {
         }
     }
 
-    /// The problem of an executed write, if its process did not lead.
+    /// The problem of an executed write, if its process did not lead the shard of the namespace.
     ///
     /// A process that could not read the lease before it was deleted cannot know that it was held.
-    pub(super) fn leads(&self, call: &CallRecord, disturbed: bool) -> Option<String> {
+    pub(super) fn leads(
+        &self,
+        call: &CallRecord,
+        disturbed: bool,
+        shards: [ShardCount; 2],
+    ) -> Option<String> {
         let point = &call.point;
         let decides = matches!(
             point.resource.as_str(),
@@ -106,8 +120,11 @@ impl Conduct {
         let mut places = [SYSTEM, SECOND_SYSTEM].into_iter();
         let place = places.find(|it| point.user.contains(&format!(":{it}:")))?;
         // A call sent while it led may arrive later.
-        let held = self.leases.get(place);
         let pod = point.process.split('.').next().unwrap_or_default();
+        let shards = shards[usize::from(pod == OTHER)];
+        let shard = shards.of(&point.namespace);
+        let place = &(place.to_owned(), lease(shard));
+        let held = self.leases.get(place);
         let holds = |held: &Held| held.by == pod && call.begun <= held.renewed + LEASE;
         if disturbed && self.vanished.get(place).is_some_and(holds) {
             return None;

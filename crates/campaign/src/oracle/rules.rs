@@ -158,7 +158,7 @@ impl<'a> Judge<'a> {
         if point.verb.writes() {
             self.tenants(at, call);
             let disturbed = self.allowance.is_disturbed(at);
-            if let Some(what) = self.conduct.leads(call, disturbed) {
+            if let Some(what) = self.conduct.leads(call, disturbed, self.allowance.shards) {
                 self.complain(Rule::Fresh, at, what);
             }
             return;

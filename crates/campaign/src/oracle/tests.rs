@@ -26,6 +26,7 @@ const STRICT: Allowance = Allowance {
     lag: Duration::ZERO,
     races: false,
     two_lead: false,
+    shards: [request_controller::shards::ShardCount::ONE; 2],
     true_clock: true,
     kept: false,
 };

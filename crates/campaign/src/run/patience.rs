@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use request_controller::shards::ShardCount;
+
 use crate::{
     evaluator::Mood,
     oracle::{Allowance, Incident},
@@ -18,6 +20,9 @@ const SOON: Duration = Duration::from_secs(2);
 /// The time in which the lease of a dead process expires, and a new leader has looked at everything.
 const SUCCESSION: Duration = Duration::from_secs(18);
 
+/// The time without a leader of a shard that is handed over, or is left to a process that does not take it.
+const HAND_OVER: Duration = Duration::from_secs(8);
+
 /// The allowance of a plan for the oracle.
 pub(super) fn allowance(
     scenario: &Scenario,
@@ -25,15 +30,23 @@ pub(super) fn allowance(
     mut incidents: Vec<Incident>,
 ) -> Allowance {
     incidents.sort_unstable();
-    let two_lead = plan.faults.contains(&Fault::TwoLeaders);
+    let [one, other] = scenario.shards;
+    // Where they know different numbers, shards of both numbers have leaders.
+    let two_lead = one != other || plan.faults.contains(&Fault::TwoLeaders);
+    let hand_over = if scenario.shards == [ShardCount::ONE; 2] {
+        Duration::ZERO
+    } else {
+        HAND_OVER
+    };
     let lags = plan.faults.iter().any(|it| matches!(it, Fault::Lag(_)));
     Allowance {
-        usual: Duration::from_secs(1),
+        usual: Duration::from_secs(1) + hand_over,
         incidents,
         lag: if lags { LAG } else { Duration::ZERO },
         true_clock: scenario.timed && !plan.jumps(),
         races: two_lead || lags,
         two_lead,
+        shards: scenario.shards,
         kept: plan
             .faults
             .iter()

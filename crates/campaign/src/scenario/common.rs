@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use request_controller::shards::ShardCount;
 use serde_json::{Value, json};
 
 use super::{
@@ -48,6 +49,7 @@ pub(super) const fn scenario(
         remembered: false,
         learned: false,
         replicas: 1,
+        shards: [ShardCount::ONE; 2],
     }
 }
 

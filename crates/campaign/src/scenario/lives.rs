@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use request_controller::shards::ShardCount;
 
 use super::{
     Scenario,
@@ -197,5 +198,6 @@ pub(super) const LIVES: [Scenario; 15] = [
         timed: true,
         usual: PROMPT,
         replicas: 1,
+        shards: [ShardCount::ONE; 2],
     },
 ];
