@@ -136,7 +136,7 @@ pub struct Reconciler {
     pub clock: Clock,
     /// Whether this process leads the shard of a namespace.
     pub leads: LeadsNamespace,
-    /// What the last sweep of any shard found.
+    /// The lists of the last sweep of any shard.
     pub sweeps: SweepReads,
     /// The settings that do not depend on a request.
     pub terms: Terms,

@@ -52,7 +52,7 @@ pub(crate) fn ours() -> String {
     )
 }
 
-/// What the lists of a sweep show, for all shards.
+/// The content of the lists of a sweep, for all shards.
 #[derive(Debug, Default)]
 pub struct SweepFound {
     /// The number of managed objects by namespace.
@@ -73,7 +73,7 @@ pub struct SweepReads {
 }
 
 impl SweepReads {
-    /// What was found by a read that began after this call, or at most this long before.
+    /// The content of a read that began after this call, or at most this long before.
     async fn found(
         &self,
         reconciler: &Reconciler,

@@ -22,7 +22,7 @@ use super::LeaseTerms;
 /// A process gets a shard from one that leads so many more.
 const APART: usize = 2;
 
-/// What a process knows about the leases of all shards. Shared by their elections.
+/// The knowledge of a process about the leases of all shards. Shared by their elections.
 #[derive(Debug)]
 pub struct Spread {
     pub(super) me: String,
@@ -106,7 +106,7 @@ pub type WorkEnded = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 /// The place of one shard's election among those of all shards.
 #[derive(Clone)]
 pub struct ShardPlace {
-    /// What all of them know.
+    /// The knowledge of all of them.
     pub spread: Arc<Spread>,
     /// The number of the shard.
     pub shard: usize,

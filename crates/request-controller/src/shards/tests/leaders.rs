@@ -1,4 +1,4 @@
-//! What processes that lead some of the shards do, and what they leave to others.
+//! The work of processes that lead some of the shards.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
