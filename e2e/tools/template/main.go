@@ -70,7 +70,7 @@ func render(asked question) (text string, err error) {
 		}
 	}()
 	functions := sprig.TxtFuncMap()
-	functions["now"] = func() time.Time { return time.Unix(asked.Now, 0).UTC() }
+	setClock(functions, time.Unix(asked.Now, 0).UTC())
 	parsed, err := template.New("case").Funcs(functions).Option("missingkey=" + asked.Missing).Parse(asked.Text)
 	if err != nil {
 		return "", err
@@ -88,6 +88,39 @@ func render(asked question) (text string, err error) {
 		return "", err
 	}
 	return output.String(), nil
+}
+
+// Sprig takes the time of the machine for a value that is none, and answers of today are right today alone.
+func setClock(functions template.FuncMap, now time.Time) {
+	dated := func(value any) any {
+		switch value.(type) {
+		case time.Time, *time.Time, int64, int, int32:
+			return value
+		}
+		return now
+	}
+	date := functions["date"].(func(string, any) string)
+	dateInZone := functions["dateInZone"].(func(string, any, string) string)
+	htmlDate := functions["htmlDate"].(func(any) string)
+	htmlDateInZone := functions["htmlDateInZone"].(func(any, string) string)
+	durationRound := functions["durationRound"].(func(any) string)
+	inZone := func(layout string, value any, zone string) string {
+		return dateInZone(layout, dated(value), zone)
+	}
+	functions["now"] = func() time.Time { return now }
+	functions["date"] = func(layout string, value any) string { return date(layout, dated(value)) }
+	functions["dateInZone"] = inZone
+	functions["date_in_zone"] = inZone
+	functions["htmlDate"] = func(value any) string { return htmlDate(dated(value)) }
+	functions["htmlDateInZone"] = func(value any, zone string) string {
+		return htmlDateInZone(dated(value), zone)
+	}
+	functions["durationRound"] = func(value any) string {
+		if from, is := value.(time.Time); is {
+			return durationRound(int64(now.Sub(from)))
+		}
+		return durationRound(value)
+	}
 }
 
 // A whole number becomes an int64 and any other a float64, as in objects that Kubernetes' clients read.
