@@ -4,8 +4,8 @@
 //! gates of the pods in them. All processes watch everything.
 //!
 //! The number of shards is a power of two, and the lease of a shard has its number in the name. So a namespace has a
-//! leader at each moment in which processes with different numbers run: the namespaces of shard 2 of 4 are in shard 0 of
-//! 2. It may have two then, which is harmless.
+//! leader also while processes with different numbers run: the namespaces of shard 2 of 4 are in shard 0 of 2. It may have
+//! two then, which is harmless. It has none while its shard moves from one process to another, for seconds.
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
@@ -129,6 +129,11 @@ impl JobQueues {
     /// The same after some time, unless it comes up sooner.
     pub fn wake_after(&self, job: Job, urgency: Urgency, pause: Duration) {
         self.of_job(&job).wake_after(job, urgency, pause);
+    }
+
+    /// Forgets a job whose object is gone.
+    pub fn forget(&self, job: &Job) {
+        self.of_job(job).forget(job);
     }
 
     /// A look has changed something.

@@ -317,8 +317,8 @@ impl Election {
                 lease = self.name,
                 "leaving it to a process that leads fewer"
             );
-            // Work that takes longer finds that this process does not lead.
-            self.leaving = Some(now + self.terms.hold);
+            // Nothing begins meanwhile. Work that takes longer finds that this process does not lead.
+            self.leaving = Some(now + self.terms.period * 2);
             self.left = Some(now);
         }
     }

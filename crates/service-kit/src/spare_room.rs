@@ -39,17 +39,18 @@ mod tests {
     fn a_map_takes_no_more_than_some_times_the_room_of_its_entries() {
         let mut map: HashMap<_, _> = (0..10_000).map(|it| (it, it)).collect();
         let mut set: HashSet<_> = (0..10_000).collect();
-        let (mut last, mut changes) = (map.capacity(), 0);
+        let mut changes = 0;
         for number in 0..10_000 {
             map.remove(&number);
             set.remove(&number);
+            // A removal alone may change the capacity by one.
+            let before = map.capacity();
             map.give_back_room();
+            changes += usize::from(map.capacity() != before);
             set.give_back_room();
             for capacity in [map.capacity(), set.capacity()] {
                 assert!(capacity <= SMALL.max(map.len() * 4 + 4), "{number}");
             }
-            changes += usize::from(map.capacity() != last);
-            last = map.capacity();
         }
         assert!(changes < 10, "{changes} times");
     }

@@ -17,19 +17,19 @@ const ROOM: usize = 4096;
 /// The number of events that are sent at a time. Grants and revocations come before them at the API server.
 const AT_A_TIME: usize = 2;
 
-type Waiting = (News, ObjectReference);
+type WaitingEvent = (News, ObjectReference);
 
 /// Takes events. Cheap to clone.
 #[derive(Clone)]
 pub struct EventQueue {
     publisher: Publisher,
-    waiting: Sender<Waiting>,
+    waiting: Sender<WaitingEvent>,
 }
 
 /// The other end of the queue.
 pub struct EventSender {
     publisher: Publisher,
-    waiting: Receiver<Waiting>,
+    waiting: Receiver<WaitingEvent>,
 }
 
 /// A queue, and its other end. Without the other end, each event is sent by its worker.
@@ -58,7 +58,7 @@ impl EventSender {
     /// Sends the events until the process stops, and then those that still wait.
     pub async fn run(self, stop: Stop) {
         let Self { publisher, waiting } = self;
-        let next = |mut waiting: Receiver<Waiting>| {
+        let next = |mut waiting: Receiver<WaitingEvent>| {
             let stop = stop.clone();
             async move {
                 let event = tokio::select! {
@@ -84,10 +84,14 @@ impl EventSender {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
-    use std::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering::SeqCst},
+        },
+        time::Duration,
     };
+    use tokio::time::timeout;
 
     use super::*;
     use crate::{
@@ -107,7 +111,7 @@ mod tests {
         (Publisher::new(client, "door-keeper", "one"), begun)
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn no_worker_waits_for_an_event_and_few_are_sent_at_a_time() {
         let (publisher, begun) = unanswered();
         let (queue, sender) = queue(publisher);
@@ -116,7 +120,8 @@ mod tests {
             assert!(left.now_or_never().is_some(), "{number}");
         }
         let tasks = Tasks::new();
-        assert!(sender.run(tasks.stop()).now_or_never().is_none());
+        let sent = timeout(Duration::from_secs(1), sender.run(tasks.stop()));
+        assert!(sent.await.is_err(), "no event is answered");
         assert_eq!(begun.load(SeqCst), AT_A_TIME);
     }
 
