@@ -79,7 +79,7 @@ pub struct Applier {
 
 /// The objects that this look has written.
 #[derive(Debug, Default)]
-struct Written(BTreeMap<(ManagedKind, String), WrittenVersions>);
+struct WrittenObjects(BTreeMap<(ManagedKind, String), WrittenVersions>);
 
 #[derive(Debug, Default)]
 struct WrittenVersions {
@@ -94,7 +94,7 @@ struct NewVersion {
     said: Option<Fingerprint>,
 }
 
-impl Written {
+impl WrittenObjects {
     /// The version to change: the newest one of this look, if there is any.
     fn newest(&self, key: &(ManagedKind, String), pin: &Pin) -> Pin {
         let written = self.0.get(key).and_then(|it| it.versions.made.last());
@@ -131,7 +131,7 @@ impl Written {
 }
 
 impl NewVersion {
-    /// What the API server made of an object that was sent.
+    /// The version that the API server made of an object that was sent.
     fn of<K: WrittenKind>(written: &K, sent: &K) -> Self {
         let said = written.said();
         let is_as_sent = said == sent.said() && written.meta().deletion_timestamp.is_none();
@@ -169,7 +169,7 @@ impl Applier {
         steps: &[WriteStep],
         read: Instant,
     ) -> Result<Vec<OwnObject>, ApplyError> {
-        let mut written = Written::default();
+        let mut written = WrittenObjects::default();
         let mut so_far = Ok(());
         let mut kept = HashSet::new();
         for WriteStep { write, gives } in steps {
@@ -216,7 +216,7 @@ impl Applier {
         &self,
         job: &Job,
         write: &Write,
-        written: &mut Written,
+        written: &mut WrittenObjects,
         policy: RetryPolicy,
     ) -> Result<(), ApplyError> {
         let name = write.name();

@@ -19,7 +19,7 @@ use connectors_api::{
     policy_order::{MOST_PER_CONNECTOR, PolicyAge},
 };
 use service_kit::{byte_budget::ByteBudget, controller::queue::Urgency};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::seen::{Labels, ManagedCached, ManagedKind, MostSelected, Name, Surroundings};
 use own_writes::{OwnEvent, OwnObject, OwnVersions, OwnWrites};
@@ -356,6 +356,18 @@ impl State {
         let cached = cached.and_then(|it| it.metadata.resource_version.clone());
         self.own
             .put_status(job, (versions, status), cached.as_deref(), now);
+    }
+
+    /// Notified of each write that no watch has shown yet.
+    #[must_use]
+    pub fn unseen_writes(&self) -> Arc<Notify> {
+        self.own.put()
+    }
+
+    /// When the first of these writes is late; none without any.
+    #[must_use]
+    pub fn first_late(&self) -> Option<Instant> {
+        self.own.first_late()
     }
 
     /// No watch showed these writes in time, so the caches count alone.

@@ -116,6 +116,8 @@ pub fn start(
         policies: PolicyGauges::register(&of_leader)?,
         leader: LeaderMetrics::register(&of_leader)?,
     };
+    let (events, sender) = Events::new(client.clone(), &identity);
+    tasks.spawn_infallible("events", sender.run(tasks.stop()));
     let observer = Observer::new(client.clone(), CALLS, most_selected);
     let reconciler = Arc::new(Reconciler {
         world: Arc::new(World::of(most_selected)),
@@ -130,7 +132,7 @@ pub fn start(
         observer,
         unseen: Mutex::default(),
         inspections: Arc::default(),
-        events: Events::new(client.clone(), &identity),
+        events,
         metrics,
         clock,
         leads,

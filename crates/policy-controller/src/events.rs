@@ -3,7 +3,10 @@
 use connectors_api::names;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use service_kit::events::{News, Publisher};
+use service_kit::events::{
+    News, Publisher,
+    queue::{EventQueue, EventSender, queue},
+};
 use tracing::info;
 
 use crate::{
@@ -19,13 +22,14 @@ const CLASS_ACTION: &str = "Read";
 
 /// Publishes events.
 #[derive(Clone)]
-pub struct Events(Publisher);
+pub struct Events(EventQueue);
 
 impl Events {
-    /// Events of this controller.
+    /// Events of this controller, and the task that sends them.
     #[must_use]
-    pub fn new(client: Client, instance: &str) -> Self {
-        Self(Publisher::new(client, "policy-controller", instance))
+    pub fn new(client: Client, instance: &str) -> (Self, EventSender) {
+        let (queue, sender) = queue(Publisher::new(client, "policy-controller", instance));
+        (Self(queue), sender)
     }
 
     /// Publishes events about a policy.
@@ -46,7 +50,7 @@ impl Events {
                 action: ACTION.to_owned(),
                 note,
             };
-            self.0.publish(news, &about).await;
+            self.0.publish(news, about.clone()).await;
         }
     }
 
@@ -67,7 +71,7 @@ impl Events {
             action: CLASS_ACTION.to_owned(),
             note,
         };
-        self.0.publish(news, &about).await;
+        self.0.publish(news, about).await;
     }
 }
 
@@ -81,7 +85,7 @@ mod tests {
     use crate::testing::{api_server, owner};
 
     fn events(server: &ApiServer) -> Events {
-        Events::new(server.client(&Caller::admin()), "test")
+        Events::new(server.client(&Caller::admin()), "test").0
     }
 
     /// The object that the only event is about.

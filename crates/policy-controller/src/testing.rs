@@ -360,7 +360,7 @@ pub(crate) fn reconciler_that(server: &ApiServer, leads: bool) -> Reconciler {
         observer,
         unseen: Mutex::default(),
         inspections: Arc::default(),
-        events: Events::new(client, "test"),
+        events: Events::new(client, "test").0,
         metrics,
         clock: Arc::new(move || Now {
             wall: whole_seconds(clock.now()),

@@ -13,11 +13,11 @@ use service_kit::{
     watches::{Change, Guarded, Labelled, Named, WatchMetrics},
 };
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use crate::{
-    cache::{Job, PolicyCached, Wakes, World, own_writes::UNSEEN},
+    cache::{Job, PolicyCached, Wakes, World},
     observe::{job_in, managed_by_us},
     parsers::Strict,
     plan::objects::{of_binding, of_role},
@@ -78,13 +78,17 @@ impl PolicyFeeds {
 
     /// Has the policies looked at of whose writes no event comes.
     async fn late_writes(self, stop: Stop) {
+        let put = self.world.read().unseen_writes();
         loop {
+            let first = self.world.read().first_late();
             tokio::select! {
                 () = stop.stopped() => return,
-                () = sleep(UNSEEN / 2) => {}
+                () = put.notified(), if first.is_none() => {}
+                () = sleep_until(first.unwrap_or_else(Instant::now)), if first.is_some() => {
+                    let late = self.world.write().forget_late(Instant::now());
+                    self.wake(late);
+                }
             }
-            let late = self.world.write().forget_late(Instant::now());
-            self.wake(late);
         }
     }
 

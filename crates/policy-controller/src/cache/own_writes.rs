@@ -7,11 +7,12 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
+    sync::Arc,
     time::Duration,
 };
 
 use connectors_api::AccessPolicyStatus;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{Job, ManagedByName};
 use crate::seen::{Fingerprint, ManagedCached, ManagedKind, Name};
@@ -39,7 +40,7 @@ pub struct OwnObject {
     pub said: Fingerprint,
 }
 
-/// What an event says about a write.
+/// The state of an object in an event, compared with a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
     /// It is the last version.
@@ -50,7 +51,7 @@ enum Shown {
     Other,
 }
 
-/// What becomes of the write of an object at its event.
+/// The effect of an event on the write of its object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OwnEvent {
     /// There is none.
@@ -75,6 +76,14 @@ pub(super) struct OwnWrites {
     /// The job of each of these objects, whatever its labels say later.
     job_of: HashMap<(ManagedKind, Name), Job>,
     statuses: HashMap<Job, Unseen<AccessPolicyStatus>>,
+    /// Notified of each write.
+    put: Arc<Notify>,
+}
+
+impl<T> Unseen<T> {
+    fn late(&self) -> Instant {
+        self.at + UNSEEN
+    }
 }
 
 impl OwnVersions {
@@ -96,7 +105,8 @@ impl OwnVersions {
 }
 
 impl OwnWrites {
-    /// An object was written. The cache has this version of it.
+    /// An object was written. The cache has this version of it. An earlier write of it counts no more: another one changed
+    /// what it made.
     pub(super) fn put_object(
         &mut self,
         job: &Job,
@@ -109,15 +119,27 @@ impl OwnWrites {
             versions,
             said,
         } = object;
+        let named = (key.0, Name::new(&job.namespace, &key.1));
+        self.end_object(job, &key, &named);
         if versions.is_ahead_of(cached) {
-            let name = Name::new(&job.namespace, &key.1);
-            self.job_of.insert((key.0, name), job.clone());
+            self.job_of.insert(named, job.clone());
             let of_job = self.objects.entry(job.clone()).or_default();
             of_job.insert(key, Unseen { versions, said, at });
+            self.put.notify_one();
         }
     }
 
-    /// The status of a policy was written.
+    fn end_object(&mut self, job: &Job, key: &(ManagedKind, String), named: &(ManagedKind, Name)) {
+        self.job_of.remove(named);
+        if let Some(of_job) = self.objects.get_mut(job) {
+            of_job.remove(key);
+            if of_job.is_empty() {
+                self.objects.remove(job);
+            }
+        }
+    }
+
+    /// The status of a policy was written. An earlier write of it counts no more.
     pub(super) fn put_status(
         &mut self,
         job: &Job,
@@ -125,9 +147,11 @@ impl OwnWrites {
         cached: Option<&str>,
         at: Instant,
     ) {
+        self.statuses.remove(job);
         if versions.is_ahead_of(cached) {
             let unseen = Unseen { versions, said, at };
             self.statuses.insert(job.clone(), unseen);
+            self.put.notify_one();
         }
     }
 
@@ -148,13 +172,7 @@ impl OwnWrites {
         let own = of_job.and_then(|it| it.get(&key_of_job));
         let shown = own.map_or(Shown::Other, |it| it.versions.shown_by(version));
         if shown != Shown::Earlier {
-            self.job_of.remove(&key);
-            if let Some(of_job) = self.objects.get_mut(&job) {
-                of_job.remove(&key_of_job);
-                if of_job.is_empty() {
-                    self.objects.remove(&job);
-                }
-            }
+            self.end_object(&job, &key_of_job, &key);
         }
         match shown {
             Shown::Last | Shown::Earlier => OwnEvent::Shows(job),
@@ -199,15 +217,28 @@ impl OwnWrites {
         self.statuses.get(job).map(|it| &it.said)
     }
 
+    /// Notified of each write.
+    pub(super) fn put(&self) -> Arc<Notify> {
+        self.put.clone()
+    }
+
+    /// When the first write is late; none without any.
+    pub(super) fn first_late(&self) -> Option<Instant> {
+        let objects = self.objects.values().flat_map(BTreeMap::values);
+        let objects = objects.map(Unseen::late);
+        objects
+            .chain(self.statuses.values().map(Unseen::late))
+            .min()
+    }
+
     /// Forgets the writes of which no event came in time, and returns their jobs.
     pub(super) fn forget_late(&mut self, now: Instant) -> Vec<Job> {
-        let is_late = |at: Instant| now.saturating_duration_since(at) >= UNSEEN;
         let mut late = Vec::new();
         let job_of = &mut self.job_of;
         self.objects.retain(|job, of_job| {
             let before = of_job.len();
             of_job.retain(|(kind, name), it| {
-                let ends = is_late(it.at);
+                let ends = it.late() <= now;
                 if ends {
                     job_of.remove(&(*kind, Name::new(&job.namespace, name)));
                 }
@@ -219,7 +250,7 @@ impl OwnWrites {
             !of_job.is_empty()
         });
         self.statuses.retain(|job, it| {
-            let ends = is_late(it.at);
+            let ends = it.late() <= now;
             if ends {
                 late.push(job.clone());
             }

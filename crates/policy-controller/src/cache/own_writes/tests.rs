@@ -1,4 +1,5 @@
 use connectors_api::AccessPolicy;
+use futures::FutureExt;
 use serde_json::json;
 use service_kit::controller::queue::Urgency;
 
@@ -215,12 +216,17 @@ async fn a_write_whose_event_does_not_come_is_forgotten_and_its_policy_looked_at
     state.policy(&owner().name, Some(policy("3", None)));
     wrote(&mut state, versions(None, &["5"]));
     let own = versions(Some("3"), &["6"]);
+    let put = state.unseen_writes();
+    assert!(put.notified().now_or_never().is_some());
     state.told(&job(), own, status(2), Instant::now());
+    assert!(put.notified().now_or_never().is_some());
     let early = Instant::now() + UNSEEN - Duration::from_millis(1);
     assert_eq!(state.forget_late(early), []);
     assert_eq!((counts(&state), told(&state)), (Some(SAID), Some(2)));
     let late = Instant::now() + UNSEEN;
+    assert_eq!(state.first_late(), Some(late));
     assert_eq!(state.forget_late(late), [(job(), Urgency::Normal)]);
+    assert_eq!(state.first_late(), None);
     assert_eq!((counts(&state), told(&state)), (None, None));
     assert_eq!(state.own.census(), 0);
 }
