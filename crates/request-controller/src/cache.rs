@@ -7,6 +7,7 @@
 mod gated;
 mod grants;
 mod index;
+mod interner;
 mod kept_request;
 mod kind_objects;
 mod kinds;
@@ -15,7 +16,6 @@ mod packed_text;
 mod policies;
 mod request_room;
 mod requests;
-mod shared;
 mod sought;
 mod standing;
 

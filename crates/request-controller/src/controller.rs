@@ -44,7 +44,7 @@ use crate::{
     reconcile::Reconciler,
     shards::{self, JobQueues, LEASE, LeadsNamespace, ShardCount},
     standing::StandingReviews,
-    sweep::SweepReads,
+    sweep::reads::SweepReads,
     watches::{self, Caches, RequestFeeds},
 };
 

@@ -11,11 +11,13 @@ use connectors_api::{
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::seen::{GrantKind, Managed, ManagedObject, Unread};
+use crate::{
+    grant_digest::{GrantDigest, owners, rules, subjects},
+    seen::{GrantKind, Managed, ManagedObject},
+};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -223,7 +225,7 @@ pub fn is_exactly(object: &Managed, grant: &Grant) -> bool {
         }
         ManagedObject::Kept(kind, Ok(digest)) => {
             return object.metadata.deletion_timestamp.is_none()
-                && *digest == GrantDigest::of_grant(*kind, grant);
+                && *digest == digest_of(*kind, grant);
         }
         ManagedObject::Role(Err(_))
         | ManagedObject::RoleBinding(Err(_))
@@ -242,6 +244,13 @@ pub fn is_exactly(object: &Managed, grant: &Grant) -> bool {
         && owners(is) == owners(must)
 }
 
+fn digest_of(kind: GrantKind, grant: &Grant) -> GrantDigest {
+    match kind {
+        GrantKind::Role => GrantDigest::of_role(&grant.role.metadata, &grant.role),
+        GrantKind::RoleBinding => GrantDigest::of_binding(&grant.binding.metadata, &grant.binding),
+    }
+}
+
 /// True when both objects of an entry exist exactly as it describes them.
 #[must_use]
 pub fn is_written(request: &AccessRequest, entry: &MatchedPolicy, found: &[Managed]) -> bool {
@@ -256,114 +265,6 @@ pub fn is_written(request: &AccessRequest, entry: &MatchedPolicy, found: &[Manag
 pub fn is_there(kind: GrantKind, grant: &Grant, found: &[Managed]) -> bool {
     let mut found = found.iter();
     found.any(|it| it.kind() == kind && is_exactly(it, grant))
-}
-
-/// The API server treats absent and empty lists as the same.
-fn rules(role: &Role) -> Vec<[&[String]; 5]> {
-    fn list(field: Option<&Vec<String>>) -> &[String] {
-        field.map(Vec::as_slice).unwrap_or_default()
-    }
-    role.rules
-        .iter()
-        .flatten()
-        .map(|rule| {
-            [
-                list(rule.api_groups.as_ref()),
-                list(rule.resources.as_ref()),
-                list(rule.resource_names.as_ref()),
-                &rule.verbs,
-                list(rule.non_resource_urls.as_ref()),
-            ]
-        })
-        .collect()
-}
-
-/// The digest of all that [`is_exactly`] compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GrantDigest([u8; 32]);
-
-/// The labels of every managed object.
-const LABELS: [&str; 5] = [
-    labels::MANAGED_BY,
-    labels::ACCESS_REQUEST,
-    labels::ACCESS_REQUEST_UID,
-    labels::ACCESS_POLICY,
-    labels::ACCESS_POLICY_UID,
-];
-
-impl GrantDigest {
-    /// Of an object that exists.
-    pub fn of(object: &Managed) -> Result<Self, Unread> {
-        let metadata = &object.metadata;
-        match &object.object {
-            ManagedObject::Role(Ok(role)) => Ok(Self::of_role(metadata, role)),
-            ManagedObject::RoleBinding(Ok(binding)) => Ok(Self::of_binding(metadata, binding)),
-            ManagedObject::Role(Err(error)) | ManagedObject::RoleBinding(Err(error)) => Err(*error),
-            ManagedObject::Kept(_, digest) => *digest,
-        }
-    }
-
-    fn of_grant(kind: GrantKind, grant: &Grant) -> Self {
-        match kind {
-            GrantKind::Role => Self::of_role(&grant.role.metadata, &grant.role),
-            GrantKind::RoleBinding => Self::of_binding(&grant.binding.metadata, &grant.binding),
-        }
-    }
-
-    fn of_role(metadata: &ObjectMeta, role: &Role) -> Self {
-        Self::of_parts(metadata, rules(role))
-    }
-
-    fn of_binding(metadata: &ObjectMeta, binding: &RoleBinding) -> Self {
-        let role = &binding.role_ref;
-        let role = (&role.api_group, &role.kind, &role.name);
-        Self::of_parts(metadata, (role, subjects(binding)))
-    }
-
-    /// An object with another value of one of the labels has another digest, also where a value is too long for the
-    /// label of a grant. A live read then tells.
-    fn of_parts(metadata: &ObjectMeta, content: impl Serialize) -> Self {
-        let labels = metadata.labels.as_ref();
-        let labels = LABELS.map(|key| labels.and_then(|it| it.get(key)));
-        let name = (&metadata.namespace, &metadata.name);
-        // Lists and texts cannot fail to be written.
-        let text = serde_json::to_vec(&(name, labels, owners(metadata), content));
-        Self(Sha256::digest(text.unwrap_or_default()).into())
-    }
-}
-
-fn subjects(binding: &RoleBinding) -> Vec<(&str, &str, &str, &str)> {
-    binding
-        .subjects
-        .iter()
-        .flatten()
-        .map(|subject| {
-            (
-                subject.api_group.as_deref().unwrap_or_default(),
-                subject.kind.as_str(),
-                subject.namespace.as_deref().unwrap_or_default(),
-                subject.name.as_str(),
-            )
-        })
-        .collect()
-}
-
-fn owners(metadata: &ObjectMeta) -> Vec<(&str, &str, &str, &str, bool, bool)> {
-    metadata
-        .owner_references
-        .iter()
-        .flatten()
-        .map(|owner| {
-            (
-                owner.api_version.as_str(),
-                owner.kind.as_str(),
-                owner.name.as_str(),
-                owner.uid.as_str(),
-                owner.controller.unwrap_or(false),
-                owner.block_owner_deletion.unwrap_or(false),
-            )
-        })
-        .collect()
 }
 
 /// The name of the request in the object's owner references. Only a live read of that request tells whether it is the

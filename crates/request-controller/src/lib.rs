@@ -30,6 +30,7 @@ pub mod evaluator;
 pub mod events;
 pub mod evidence;
 pub mod grant;
+pub mod grant_digest;
 pub mod lead;
 #[cfg(test)]
 mod memory;

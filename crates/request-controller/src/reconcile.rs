@@ -39,7 +39,7 @@ use crate::{
     },
     seen::Managed,
     shards::{JobQueues, LeadsNamespace},
-    sweep::SweepReads,
+    sweep::reads::SweepReads,
 };
 
 /// The number of live observations in one reconciliation before another job gets the worker.
@@ -353,7 +353,7 @@ impl Reconciler {
         let name = Name::of(request);
         self.forget(&name);
         self.observer.forget(request);
-        self.queue.forget(&Job::Request(name));
+        self.queues.forget(&Job::Request(name));
     }
 
     fn paces(&self) -> MutexGuard<'_, BTreeMap<Name, (String, Pace)>> {

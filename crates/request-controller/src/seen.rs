@@ -17,7 +17,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
 
-use crate::grant::GrantDigest;
+use crate::grant_digest::GrantDigest;
 
 pub use gate::{GateQuestions, GateSeen, GatedVolumes, MountAccess, RequestMade, WantSeen};
 
@@ -335,6 +335,18 @@ impl GrantKind {
 }
 
 impl Managed {
+    /// The digest of its content.
+    pub(crate) fn digest(&self) -> Result<GrantDigest, Unread> {
+        match &self.object {
+            ManagedObject::Role(Ok(role)) => Ok(GrantDigest::of_role(&self.metadata, role)),
+            ManagedObject::RoleBinding(Ok(binding)) => {
+                Ok(GrantDigest::of_binding(&self.metadata, binding))
+            }
+            ManagedObject::Role(Err(error)) | ManagedObject::RoleBinding(Err(error)) => Err(*error),
+            ManagedObject::Kept(_, digest) => *digest,
+        }
+    }
+
     /// Its kind.
     #[must_use]
     pub const fn kind(&self) -> GrantKind {

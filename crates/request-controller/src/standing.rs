@@ -61,11 +61,11 @@ impl StandingReviews {
         }
     }
 
-    /// Asks once about all waiting requests of the shards that this process leads. After a failed call the remaining requests of the round count as not
-    /// covered.
+    /// Asks once about all waiting requests of the shards that this process leads. After a failed call the remaining
+    /// requests of the round count as not covered.
     async fn ask(&self) -> Wakes {
         let mut waiting = self.world.read().requests.first_in_line(self.most_waiting);
-        waiting.retain(|it| (self.leads)(it.metadata.namespace.as_deref().unwrap_or_default()));
+        waiting.retain(|(name, _)| (self.leads)(&name.namespace));
         let mut covered = BTreeSet::new();
         for requests in waiting.chunks(MOST_QUESTIONS) {
             let questions = requests.iter();

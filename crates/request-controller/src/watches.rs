@@ -84,7 +84,7 @@ impl RequestFeeds {
     ) -> impl Future<Output = ()> + use<> {
         let client = || self.client.clone();
         let all = || Config::default().page_size(PAGE);
-        let managed = || all().labels(&sweep::ours());
+        let managed = || all().labels(&sweep::reads::ours());
         let Caches {
             of_grants,
             complete,

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use super::index::{Index, add, take};
 use crate::{
     api::Name,
-    grant::GrantDigest,
+    grant_digest::GrantDigest,
     seen::{GrantKind, Managed, ManagedObject, Unread},
 };
 
@@ -22,7 +22,7 @@ struct KeptGrant {
     is_ours: bool,
     /// Since when it is being deleted, and its finalizers.
     going: Option<Box<(Time, Option<Vec<String>>)>>,
-    /// What it grants; none if it is unreadable.
+    /// The digest of its content; none if it is unreadable.
     content: Result<GrantDigest, Unread>,
 }
 
@@ -148,7 +148,7 @@ impl GrantCache {
                 going: deletion_timestamp
                     .clone()
                     .map(|since| Box::new((since, finalizers.clone()))),
-                content: GrantDigest::of(grant),
+                content: grant.digest(),
             });
         }
         if both.iter().any(Option::is_some) {

@@ -10,18 +10,18 @@ use connectors_api::template::RenderedLabels;
 
 /// The values under one key. Most keys have one value. A tree for it would take room for eleven.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Values<V> {
+pub(super) enum IndexValues<V> {
     One(V),
     Many(BTreeSet<V>),
 }
 
 /// Sets of values by a key.
-pub(super) type Index<K, V> = BTreeMap<K, Values<V>>;
+pub(super) type Index<K, V> = BTreeMap<K, IndexValues<V>>;
 
 type OneOrMany<'a, V> =
     iter::Chain<option::IntoIter<&'a V>, iter::Flatten<option::IntoIter<&'a BTreeSet<V>>>>;
 
-impl<V: Ord> Values<V> {
+impl<V: Ord> IndexValues<V> {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::One(_) => 1,
@@ -87,7 +87,7 @@ impl<V: Ord> Values<V> {
     }
 }
 
-impl<'a, V: Ord> IntoIterator for &'a Values<V> {
+impl<'a, V: Ord> IntoIterator for &'a IndexValues<V> {
     type Item = &'a V;
     type IntoIter = OneOrMany<'a, V>;
 
@@ -100,7 +100,7 @@ impl<'a, V: Ord> IntoIterator for &'a Values<V> {
 pub(super) fn add<K: Ord, V: Ord>(index: &mut Index<K, V>, key: K, value: V) {
     match index.entry(key) {
         Entry::Vacant(place) => {
-            place.insert(Values::One(value));
+            place.insert(IndexValues::One(value));
         }
         Entry::Occupied(mut values) => values.get_mut().insert(value),
     }
@@ -153,7 +153,7 @@ impl<T: Ord> LabelIndex<T> {
         }
     }
 
-    pub(super) fn get(&self, (key, value): Label<'_>) -> Option<&Values<T>> {
+    pub(super) fn get(&self, (key, value): Label<'_>) -> Option<&IndexValues<T>> {
         self.0.get(key)?.get(value)
     }
 
@@ -161,7 +161,7 @@ impl<T: Ord> LabelIndex<T> {
     /// another. A selection has at least one label.
     pub(super) fn rarest(&self, labels: &RenderedLabels) -> usize {
         let labels = labels.iter().map(|(key, value)| (key, value.as_str()));
-        let counts = labels.map(|label| self.get(label).map_or(0, Values::len));
+        let counts = labels.map(|label| self.get(label).map_or(0, IndexValues::len));
         let rarest = counts.enumerate().min_by_key(|(_, count)| *count);
         rarest.map_or(0, |(number, _)| number)
     }
@@ -194,9 +194,9 @@ mod tests {
     use super::*;
 
     fn told<'a>(index: &Index<&'a str, u8>) -> Vec<(&'a str, Vec<u8>)> {
-        let told = |(key, values): (&&'a str, &Values<u8>)| {
+        let told = |(key, values): (&&'a str, &IndexValues<u8>)| {
             assert_eq!(values.len(), values.iter().count());
-            assert!(values.len() > 1 || matches!(values, Values::One(_)));
+            assert!(values.len() > 1 || matches!(values, IndexValues::One(_)));
             (*key, values.iter().copied().collect())
         };
         index.iter().map(told).collect()

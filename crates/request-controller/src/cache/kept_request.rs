@@ -13,14 +13,18 @@ use connectors_api::{
 use jiff::Timestamp;
 
 use super::{
+    interner::Interner,
     packed_text::PackedText,
     requests::{holds, pod_of},
-    shared::Shared,
 };
 use crate::{api::Name, grant::is_terminal};
 
 /// The fields of a request that are read without the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts of a request that do not depend on each other"
+)]
 pub struct RequestHead {
     /// Its UID.
     pub uid: Option<Arc<str>>,
@@ -131,7 +135,7 @@ pub struct KeptRequest {
 
 impl KeptRequest {
     /// Keeps the text of a request.
-    pub(super) fn of(request: &AccessRequest, shapes: &mut Shared<str>) -> Self {
+    pub(super) fn of(request: &AccessRequest, shapes: &mut Interner<str>) -> Self {
         let text = text(request);
         Self {
             head: RequestHead::of(request),
@@ -141,7 +145,7 @@ impl KeptRequest {
     }
 
     /// The same request with the text of a shorter version of it.
-    pub(super) fn with_text_of(self, request: &AccessRequest, shapes: &mut Shared<str>) -> Self {
+    pub(super) fn with_text_of(self, request: &AccessRequest, shapes: &mut Interner<str>) -> Self {
         self.release(shapes);
         let head = self.head;
         Self {
@@ -156,7 +160,7 @@ impl KeptRequest {
     }
 
     /// The request is about to go.
-    pub(super) fn release(&self, shapes: &mut Shared<str>) {
+    pub(super) fn release(&self, shapes: &mut Interner<str>) {
         self.text.release(shapes);
     }
 

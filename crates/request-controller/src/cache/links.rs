@@ -44,7 +44,7 @@ impl Links {
             let own = self.counts.get(&link.name.namespace).copied();
             let has_room = own.unwrap_or_default() < MOST_OF_NAMESPACE && all < MOST_OF_ALL;
             if has_room {
-                self.follow(request, link);
+                self.follow(request, &link);
                 all += 1;
             } else {
                 are_all = false;
@@ -55,14 +55,14 @@ impl Links {
 
     /// Records that a grant rests on an object. There is always room: a grant rests on few objects, and its end must not
     /// depend on the requests beside it.
-    pub fn follow(&mut self, request: &Name, link: Link) {
-        if self.has(request, &link) {
+    pub fn follow(&mut self, request: &Name, link: &Link) {
+        if self.has(request, link) {
             return;
         }
         let count = self.counts.entry(link.name.namespace.clone());
         *count.or_default() += 1;
         let request = shared(&self.of_request, request);
-        let link = shared(&self.of_link, &link);
+        let link = shared(&self.of_link, link);
         add(&mut self.of_link, Arc::clone(&link), Arc::clone(&request));
         add(&mut self.of_request, request, link);
     }
@@ -229,7 +229,7 @@ mod tests {
         let last = of("loud", MOST_OF_NAMESPACE);
         assert!(!links.add(&loud, [last.clone()]));
         assert!(links.add(&request("quiet"), [of("quiet", 0)]));
-        links.follow(&request("granted"), last.clone());
+        links.follow(&request("granted"), &last);
         let woken: Vec<_> = links.of_object(&last.kind, &last.name).collect();
         assert_eq!(woken, [&request("granted")]);
         links.retain(&request("granted"), |_| false);

@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 
-use super::shared::Shared;
+use super::interner::Interner;
 
 /// Encloses the number of a word in a shape, and separates words. JSON escapes it in texts.
 const MARK: char = '\u{1}';
@@ -23,7 +23,7 @@ pub(super) struct PackedText {
 
 impl PackedText {
     /// Packs a text that is JSON.
-    pub(super) fn of(text: &str, shapes: &mut Shared<str>) -> Self {
+    pub(super) fn of(text: &str, shapes: &mut Interner<str>) -> Self {
         let (mut shape, mut words) = (String::with_capacity(text.len()), String::new());
         let mut numbers = HashMap::new();
         for part in text.split_inclusive(|it: char| !is_of_word(it)) {
@@ -67,7 +67,7 @@ impl PackedText {
     }
 
     /// The text is about to go.
-    pub(super) fn release(&self, shapes: &mut Shared<str>) {
+    pub(super) fn release(&self, shapes: &mut Interner<str>) {
         shapes.release(&self.shape);
     }
 }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn texts_that_differ_in_names_and_numbers_share_the_rest() {
-        let mut shapes = Shared::default();
+        let mut shapes = Interner::default();
         let texts: Vec<_> = (10..90).map(request).collect();
         let packed: Vec<_> = texts
             .iter()
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn texts_without_digits_or_without_anything_are_texts() {
-        let mut shapes = Shared::default();
+        let mut shapes = Interner::default();
         for text in ["", "{}", "7", "{\"a\":\"b\"}", "0 0 00 a0 0a"] {
             assert_eq!(PackedText::of(text, &mut shapes).text(), text);
         }
@@ -126,7 +126,7 @@ mod tests {
         #[test]
         fn a_text_is_what_it_was(texts in proptest::collection::vec(".*", 0..8), number in any::<i64>()) {
             let text = json!({"texts": texts, "number": number}).to_string();
-            let packed = PackedText::of(&text, &mut Shared::default());
+            let packed = PackedText::of(&text, &mut Interner::default());
             prop_assert_eq!(packed.text(), text);
         }
     }

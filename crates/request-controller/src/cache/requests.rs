@@ -16,9 +16,9 @@ use service_kit::{controller::queue::Urgency, watches::Unreadable};
 
 use super::{
     Job, Keeps, KeptRequest, Link, RequestHead, Wakes,
-    index::{Index, Values, add, take},
+    index::{Index, IndexValues, add, take},
+    interner::Interner,
     request_room::{self, RequestRoom},
-    shared::Shared,
 };
 use crate::api::Name;
 
@@ -79,9 +79,9 @@ pub struct RequestCache {
     /// The number of readable requests without access, by the same namespaces. Decided ones stay for hours or days.
     ungranted: BTreeMap<(String, String), usize>,
     /// The kinds in the evidence of requests, each set once.
-    kinds: Shared<EvidenceKinds>,
+    kinds: Interner<EvidenceKinds>,
     /// The shapes of the texts of requests, each once.
-    shapes: Shared<str>,
+    shapes: Interner<str>,
     room: RequestRoom,
 }
 
@@ -220,17 +220,20 @@ impl RequestCache {
         here.filter(move |it| self.head(it).and_then(RequestHead::tuple).as_ref() == Some(&tuple))
     }
 
-    /// The readable requests of the tuple of a request that may not exist yet.
-    pub fn alike(
+    /// The request that decides about the tuple of a request that may not exist yet. One that is being deleted comes last.
+    #[must_use]
+    pub fn deciding_alike(
         &self,
         namespace: &str,
         spec: &AccessRequestSpec,
-    ) -> impl Iterator<Item = AccessRequest> {
-        let pod_uid = spec.context.object_ref.uid.as_deref();
-        let tuple = pod_uid.and_then(|uid| Some((uid, RequestTuple::of(spec)?)));
-        let names = tuple.into_iter();
-        let names = names.flat_map(move |(uid, tuple)| self.of_tuple(namespace, uid, tuple));
-        names.filter_map(|name| self.readable(name)?.read())
+    ) -> Option<AccessRequest> {
+        let pod_uid = spec.context.object_ref.uid.as_deref()?;
+        let alike = self.of_tuple(namespace, pod_uid, RequestTuple::of(spec)?);
+        let alike = alike.filter_map(|name| self.readable(name));
+        // One is read, however many there are.
+        alike
+            .min_by_key(|it| (it.head.is_going, it.head.rank()))?
+            .read()
     }
 
     /// True when at least `most` requests of pods of one namespace are stored for connectors of another one without
@@ -515,7 +518,7 @@ impl RequestCache {
     }
 }
 
-fn names(values: Option<&Values<Arc<Name>>>) -> impl Iterator<Item = &Name> {
+fn names(values: Option<&IndexValues<Arc<Name>>>) -> impl Iterator<Item = &Name> {
     values.into_iter().flatten().map(Arc::as_ref)
 }
 

@@ -31,10 +31,10 @@ pub struct Sought {
     /// The requests whose selections are not known, by the namespace of their pods.
     unknown: Index<String, Arc<Name>>,
     /// The other requests, by the kind and the namespace of their objects: each selection by one of its labels.
-    by_label: BTreeMap<Place, LabelIndex<Arc<Name>>>,
+    by_label: BTreeMap<SoughtPlace, LabelIndex<Arc<Name>>>,
 }
 
-type Place = (ObjectKind, String);
+type SoughtPlace = (ObjectKind, String);
 
 /// A waiting request.
 #[derive(Debug)]

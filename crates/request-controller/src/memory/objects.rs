@@ -52,7 +52,11 @@ fn managed(manager: &str, fields: &Value) -> Value {
                     .map(|(key, it)| (format!("f:{key}"), owned(it)));
                 Value::Object(owned.collect())
             }
-            _ => json!({}),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_) => json!({}),
         }
     }
     json!({

@@ -161,9 +161,9 @@ impl Observer {
         let wants = wanted.iter().map(|(connector, permission)| {
             let ours = pod_wish::request(pod, connector, *permission);
             let (namespace, most) = (&connector.namespace, self.most_waiting);
-            let alike = requests.alike(namespace, &ours.spec);
+            let deciding = requests.deciding_alike(namespace, &ours.spec);
             WantSeen {
-                requests: alike.map(Arc::new).collect(),
+                requests: deciding.map(Arc::new).into_iter().collect(),
                 at_home: connector.is_home_of(pod),
                 line_is_full: requests.is_full(namespace, &pod.namespace, most),
                 access: MountAccess::Unknown,

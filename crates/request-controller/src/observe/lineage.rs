@@ -179,7 +179,7 @@ impl Observer {
             let mut state = self.world.write();
             if state.requests.get(request).is_some() {
                 for link in &links {
-                    state.links.follow(request, link.clone());
+                    state.links.follow(request, link);
                 }
             }
         }

@@ -68,10 +68,10 @@ impl Observer {
             Via::Api if !mode.only_for_grants => {}
             Via::Api => {
                 let state = self.world.read();
-                if let Some(waiting) = state.requests.waiting(name) {
-                    if let Some(waiting) = waiting.read() {
-                        return Ok(Some(waiting));
-                    }
+                if let Some(waiting) = state.requests.waiting(name)
+                    && let Some(waiting) = waiting.read()
+                {
+                    return Ok(Some(waiting));
                 }
             }
         }

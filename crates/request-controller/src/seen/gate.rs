@@ -44,7 +44,7 @@ pub struct WantSeen {
     pub ours: AccessRequest,
     /// Whether the pod lives in the namespace of the connector.
     pub at_home: bool,
-    /// The known requests of that tuple, under any name.
+    /// The known requests of that tuple, under any name: from the caches, the one that decides.
     pub requests: Vec<Arc<AccessRequest>>,
     /// As many requests of the pod's namespace are stored for connectors of that one, without being granted, as may.
     pub line_is_full: bool,

@@ -50,7 +50,7 @@ use crate::{
     reconcile::{ReconcileError, Reconciler},
     seen::{ConnectorSeen, GrantKind, MountAccess, PodFacts, StandingSeen},
     shards::{JobQueues, LeadsNamespace, ShardCount},
-    sweep::SweepReads,
+    sweep::reads::SweepReads,
 };
 
 const CALLS: RetryPolicy = RetryPolicy {

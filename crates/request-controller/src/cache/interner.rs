@@ -4,15 +4,15 @@ use std::{borrow::Borrow, collections::BTreeSet, sync::Arc};
 
 /// The values.
 #[derive(Debug)]
-pub(super) struct Shared<T: ?Sized>(BTreeSet<Arc<T>>);
+pub(super) struct Interner<T: ?Sized>(BTreeSet<Arc<T>>);
 
-impl<T: ?Sized> Default for Shared<T> {
+impl<T: ?Sized> Default for Interner<T> {
     fn default() -> Self {
         Self(BTreeSet::new())
     }
 }
 
-impl<T: Ord + ?Sized> Shared<T> {
+impl<T: Ord + ?Sized> Interner<T> {
     /// The one copy of a value.
     pub(super) fn share(&mut self, value: impl Borrow<T> + Into<Arc<T>>) -> Arc<T> {
         if let Some(known) = self.0.get(value.borrow()) {
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_value_is_kept_once_and_goes_with_its_last_entry() {
-        let mut shared = Shared::<str>::default();
+        let mut shared = Interner::<str>::default();
         let [one, same, other] = ["a", "a", "b"].map(|it| shared.share(it.to_owned()));
         assert!(Arc::ptr_eq(&one, &same));
         assert_eq!(shared.len(), 2);
