@@ -472,6 +472,7 @@ fn values_of_scenarios() -> Value {
             ],
         },
         "tekton": {"creators": {"enabled": true}},
+        "requestController": {"shards": 2},
         "policies": {"namespaceSelectorKeys": ["kubernetes.io/metadata.name", "project", "cpaas.io/project"]},
         "log": {"filter": "debug,hyper=info,h2=info,tower=info,rustls=info,kube_client=info", "format": "text"},
     })
