@@ -1,4 +1,4 @@
-//! The standing permissions that the API server refused a moment ago. For such an answer it walks all RoleBindings of the
+//! The standing permissions that the API server refused a moment ago. For such an answer it walks all `RoleBindings` of the
 //! connector's namespace, and all mounts of an account on this node ask the same question.
 //!
 //! Invariant: only a no is remembered, so the memory may delay access and never gives any.

@@ -9,7 +9,7 @@ use crate::access_policy::{Check, CheckSelector};
 use crate::approval_kind::records_approvers;
 use crate::needed_fields::NeededFields;
 
-/// What the identity of the asking pod is read from, and the view that a policy of another namespace has of it.
+/// The fields from which the identity of the asking pod is read, and the view that a policy of another namespace has of it.
 const OF_POD: [&[&str]; 7] = [
     &["apiVersion"],
     &["kind"],
@@ -19,7 +19,7 @@ const OF_POD: [&[&str]; 7] = [
     &["metadata", "labels"],
     &["spec", "serviceAccountName"],
 ];
-/// What every object of a check is judged by.
+/// The fields by which every object of a check is judged.
 const OF_OBJECT: [&[&str]; 8] = [
     &["apiVersion"],
     &["kind"],

@@ -36,7 +36,7 @@ pub(super) fn families(files: &BTreeMap<String, String>) -> Vec<Family> {
             .split("pub struct ")
             .nth(1)
             .and_then(|it| it.split(|at: char| !at.is_alphanumeric()).next());
-        let shared = format!("{}::register(", kind.unwrap_or_default());
+        let shared = format!("{}::register", kind.unwrap_or_default());
         let of: Vec<String> = if *name == "service-kit" {
             let users = shipped.iter().filter(|(_, text)| text.contains(&shared));
             users.map(|(name, _)| (*name).to_owned()).collect()
