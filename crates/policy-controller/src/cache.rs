@@ -351,11 +351,9 @@ impl State {
         status: AccessPolicyStatus,
         now: Instant,
     ) {
-        let cached = self.by_uid.get(job);
-        let cached = cached.and_then(|it| self.policies.get(it)?.0.policy().cloned());
-        let cached = cached.and_then(|it| it.metadata.resource_version.clone());
-        self.own
-            .put_status(job, (versions, status), cached.as_deref(), now);
+        let name = self.by_uid.get(job);
+        let cached = name.and_then(|it| self.policies.get(it)?.0.version());
+        self.own.put_status(job, (versions, status), cached, now);
     }
 
     /// Notified of each write that no watch has shown yet.
