@@ -3,6 +3,9 @@
 //! A job is urgent if its look may have to take something back. Each urgency has a line of its own, in which tenants
 //! take turns, and no tenant holds more than its share of the workers (`fair` counts both). A job that failed, or that another process undoes
 //! each time, waits for a pause.
+//!
+//! A job that comes up wakes one worker, however many wait. One of them waits for the next time that a job is due, and one
+//! of those for urgent jobs alone, which may have threads of their own.
 
 mod state;
 #[cfg(test)]
@@ -10,13 +13,14 @@ pub(super) mod tests;
 
 use std::{
     fmt,
+    future::pending,
     hash::Hash,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::{
-    sync::Notify,
+    sync::{Notify, Semaphore},
     time::{Instant, sleep_until},
 };
 
@@ -118,7 +122,14 @@ pub struct Queue<J> {
     /// Called while nothing is locked here: it may look into caches.
     tenants_of: TenantsOf<J>,
     state: Mutex<QueueState<J>>,
-    changed: Notify,
+    /// By urgency: there may be a job to take.
+    in_line: [Notify; 2],
+    /// The next time at which a job is due has changed.
+    due: [Notify; 2],
+    /// The places of the workers that wait for this time, by the least urgent jobs that they take.
+    timekeepers: [Semaphore; 2],
+    /// The last look of a closed queue may be over.
+    ended: Notify,
 }
 
 impl<J> fmt::Debug for Queue<J> {
@@ -138,7 +149,10 @@ impl<J: Clone + Eq + Hash> Queue<J> {
             pauses,
             tenants_of: Box::new(tenants_of),
             state: Mutex::new(QueueState::closed(shares)),
-            changed: Notify::new(),
+            in_line: [Notify::new(), Notify::new()],
+            due: [Notify::new(), Notify::new()],
+            timekeepers: [Semaphore::new(1), Semaphore::new(1)],
+            ended: Notify::new(),
         }
     }
 
@@ -146,15 +160,17 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     pub fn wake(&self, job: J, urgency: Urgency) {
         let tenants = (self.tenants_of)(&job);
         let now = Instant::now();
-        self.state()
-            .wake(job, tenants, (urgency, now), &self.pauses);
-        self.changed.notify_waiters();
+        let is_in_line =
+            self.change(|state| state.wake(job, tenants, (urgency, now), &self.pauses));
+        if is_in_line {
+            self.in_line[urgency as usize].notify_one();
+        }
     }
 
     /// Has a job looked at after some time, unless it comes up sooner.
     pub fn wake_after(&self, job: J, urgency: Urgency, pause: Duration) {
-        self.state().set_timer(job, urgency, Instant::now() + pause);
-        self.changed.notify_waiters();
+        let at = Instant::now() + pause;
+        self.change(|state| state.set_timer(job, urgency, at));
     }
 
     /// Forgets a job whose object is gone, unless it is in line or looked at: when it is due, and that it failed.
@@ -165,25 +181,25 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     /// Lets workers take jobs of this urgency.
     pub fn open(&self, urgency: Urgency) {
         self.state().open(urgency);
-        self.changed.notify_waiters();
+        self.in_line[urgency as usize].notify_waiters();
     }
 
     /// Closes the queue and forgets the waiting jobs. Running looks continue. A closed queue takes no jobs, so that a
     /// process that never leads keeps none.
     pub fn close(&self) {
         self.state().close();
-        self.changed.notify_waiters();
+        self.ended.notify_waiters();
     }
 
     /// Waits until the queue takes no jobs, and no worker looks at one.
     pub async fn ended(&self) {
         loop {
             // Created before the look, so that no change in between is missed.
-            let changed = self.changed.notified();
+            let ended = self.ended.notified();
             if self.state().has_ended() {
                 return;
             }
-            changed.await;
+            ended.await;
         }
     }
 
@@ -216,25 +232,80 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     pub async fn take(&self, urgencies: &[Urgency]) -> Taken<J> {
         loop {
             // Created before the look, so that no change in between is missed.
-            let changed = self.changed.notified();
-            let due = self.state().due();
-            for (job, urgency) in due {
-                self.wake(job, urgency);
+            let [urgent, normal] = self.in_line.each_ref().map(Notify::notified);
+            self.wake_due();
+            if let Some(taken) = self.take_now(urgencies) {
+                return taken;
             }
-            let due = {
-                let mut state = self.state();
-                if let Some(taken) = urgencies.iter().find_map(|it| state.take(*it)) {
-                    return taken;
+            tokio::select! {
+                biased;
+                () = urgent, if urgencies.contains(&Urgency::Urgent) => {}
+                () = normal, if urgencies.contains(&Urgency::Normal) => {}
+                () = self.keep_time(urgencies) => {}
+            }
+        }
+    }
+
+    fn take_now(&self, urgencies: &[Urgency]) -> Option<Taken<J>> {
+        let (taken, waits) = {
+            let mut state = self.state();
+            let taken = urgencies.iter().find_map(|it| state.take(*it))?;
+            (taken, state.waits())
+        };
+        // It may have been woken for another job, or for several that came up at a time.
+        self.tell(waits);
+        Some(taken)
+    }
+
+    /// Puts the jobs whose time has come in line.
+    fn wake_due(&self) {
+        let due = self.state().due();
+        for (job, urgency) in due {
+            self.wake(job, urgency);
+        }
+    }
+
+    /// Puts jobs in line when their time comes, as long as it is polled. One worker of each kind does so for all: the threads
+    /// of one kind may be busy.
+    async fn keep_time(&self, urgencies: &[Urgency]) {
+        let kind = urgencies.iter().max().map_or(0, |it| *it as usize);
+        // It is never closed.
+        let _place = self.timekeepers[kind].acquire().await;
+        loop {
+            let due = self.state().next_due();
+            let over = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => pending().await,
                 }
-                state.next_due()
             };
-            match due {
-                None => changed.await,
-                Some(due) => tokio::select! {
-                    biased;
-                    () = changed => {}
-                    () = sleep_until(due) => {}
-                },
+            tokio::select! {
+                biased;
+                () = self.due[kind].notified() => {}
+                () = over => self.wake_due(),
+            }
+        }
+    }
+
+    /// Changes the state, and tells the workers that keep the time.
+    fn change<A>(&self, act: impl FnOnce(&mut QueueState<J>) -> A) -> A {
+        let (done, is_due_anew) = {
+            let mut state = self.state();
+            let due = state.next_due();
+            let done = act(&mut state);
+            (done, state.next_due() != due)
+        };
+        if is_due_anew {
+            self.due.iter().for_each(Notify::notify_one);
+        }
+        done
+    }
+
+    /// Wakes one worker for each of these lines.
+    fn tell(&self, lines: [bool; 2]) {
+        for (in_line, is_told) in self.in_line.iter().zip(lines) {
+            if is_told {
+                in_line.notify_one();
             }
         }
     }
@@ -243,8 +314,13 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     pub fn done(&self, job: &J, looked: Looked) {
         // They may have changed since the job was taken.
         let tenants = (self.tenants_of)(job);
-        self.state().done(job, tenants, looked, &self.pauses);
-        self.changed.notify_waiters();
+        let waits = self.change(|state| {
+            state.done(job, tenants, looked, &self.pauses);
+            state.waits()
+        });
+        // Its tenants have room for one more.
+        self.tell(waits);
+        self.ended.notify_waiters();
     }
 
     /// A look has changed something. If that does not end, later looks wait: another process undoes each change, for

@@ -157,6 +157,11 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
         since.min()
     }
 
+    /// Whether jobs that workers may take are in line, by urgency. Shares may keep them there.
+    pub(super) fn waits(&self) -> [bool; 2] {
+        Urgency::ALL.map(|it| self.open[it as usize] && !self.lines[it as usize].is_empty())
+    }
+
     /// When the next timer ends.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.timers.keys().next().map(|(due, _)| *due)
@@ -231,15 +236,16 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
         ]
     }
 
+    /// Whether the job stands in line anew.
     pub(super) fn wake(
         &mut self,
         job: J,
         tenants: Tenants,
         up: (Urgency, Instant),
         pauses: &Pauses,
-    ) {
+    ) -> bool {
         if !self.listens {
-            return;
+            return false;
         }
         let (urgency, mut since) = up;
         if let Some(running) = self.running.get_mut(&job) {
@@ -247,7 +253,7 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
                 (urgency.min(other), since.min(earlier))
             });
             running.again = Some(again);
-            return;
+            return false;
         }
         let now = Instant::now();
         let failed = self.failures.get_mut(&job).map(|failure| {
@@ -261,19 +267,20 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
         let soonest = failed.max(undone).unwrap_or(now);
         if now < soonest && !self.waiting.contains_key(&job) {
             self.set_timer(job, urgency, soonest);
-            return;
+            return false;
         }
         if let Some(failure) = self.failures.get_mut(&job) {
             failure.since = None;
         }
         match self.waiting.get_mut(&job) {
-            Some((waits, _)) if *waits <= urgency => return,
+            Some((waits, _)) if *waits <= urgency => return false,
             Some((waits, _)) => *waits = urgency,
             None => {
                 self.waiting.insert(job.clone(), (urgency, since));
             }
         }
         self.lines[urgency as usize].push(tenants, job);
+        true
     }
 
     pub(super) fn take(&mut self, urgency: Urgency) -> Option<Taken<J>> {

@@ -1,5 +1,6 @@
 mod one_line;
 mod woken;
+mod workers;
 
 use std::sync::Arc;
 
