@@ -194,6 +194,24 @@ async fn pass(processes: &[&Process], time: Duration) -> (Vec<usize>, Duration) 
     (last, since)
 }
 
+/// The longest time in which a shard had no leader, and the one that lasts at the end. A shard that is handed over has none
+/// for some seconds.
+async fn gaps(processes: &[&Process], shards: usize, time: Duration) -> (Duration, Duration) {
+    let (started, mut longest) = (Instant::now(), Duration::ZERO);
+    let mut led_at = vec![started; shards];
+    while started.elapsed() < time {
+        sleep(TICK).await;
+        counts(processes);
+        for shard in processes.iter().flat_map(|it| it.led()) {
+            led_at[shard] = Instant::now();
+        }
+        let gaps = led_at.iter().map(Instant::elapsed);
+        longest = longest.max(gaps.max().unwrap_or_default());
+    }
+    let left = led_at.iter().map(Instant::elapsed);
+    (longest, left.max().unwrap_or_default())
+}
+
 #[tokio::test(start_paused = true)]
 async fn processes_share_the_shards_and_one_that_returns_gets_its_share_again() {
     let server = Server::with(7);
@@ -341,13 +359,14 @@ proptest! {
                 processes.insert(3, start(3));
             }
             let living: Vec<_> = processes.values().chain(&cut_off).collect();
-            pass(&living, LED_AGAIN).await;
-            assert_eq!(counts(&living).iter().sum::<usize>(), shards, "led again");
             // A shard that was left in vain stays for minutes.
-            pass(&living, super::super::LEFT_AGAIN + SPREAD * 2).await;
+            let spread = super::super::LEFT_AGAIN + SPREAD * 2;
+            let (gap, left) = gaps(&living, shards, LED_AGAIN + spread).await;
+            assert!(gap <= LED_AGAIN && left.is_zero(), "{gap:?}, {left:?}");
             let led = counts(&processes.values().collect::<Vec<_>>());
             let (most, least) = (led.iter().max().unwrap(), led.iter().min().unwrap());
             assert!(most - least <= 1, "{led:?}");
+            assert_eq!(led.iter().sum::<usize>(), shards, "by living processes");
         });
     }
 }
