@@ -45,7 +45,7 @@ use crate::{
 };
 
 pub use gated::{GatePlace, GatedPods};
-pub use grants::GrantCache;
+pub use grants::{GrantCache, KeptGrant};
 pub use kept_request::{KeptRequest, RequestHead};
 pub use kind_objects::KindObject;
 pub use kinds::{Keeps, KindCache, KindState};
@@ -182,6 +182,17 @@ impl World {
             self.write().policies.share(&name, &parsed);
         }
         parsed
+    }
+
+    /// A managed Role or RoleBinding was added, changed or deleted. One that its request describes exactly needs no
+    /// look: this controller has just written it. The request is read and compared without a lock.
+    pub fn grant(&self, kind: GrantKind, name: &Name, grant: Option<&Managed>) -> Wakes {
+        let describes = grant.and_then(|grant| {
+            let text = self.read().request_of(grant).map(KeptRequest::text)?;
+            let is_described = grant::is_described(grant, &KeptRequest::parse(&text)?);
+            is_described.then_some(text)
+        });
+        self.write().grant(kind, name, grant, describes.as_deref())
     }
 
     /// The configuration of the installation, once it is known.
@@ -444,17 +455,28 @@ impl State {
         self.requests.wakes(concerned)
     }
 
-    /// A managed Role or RoleBinding was added, changed or deleted. One that its request describes exactly needs no
-    /// look: this controller has just written it. An event of the request wakes the request, which removes what it
-    /// does not describe any more. While that watch is silent, the sweep does.
-    pub fn grant(&mut self, kind: GrantKind, name: &Name, grant: Option<&Managed>) -> Wakes {
+    /// The request that a managed object names by its UID.
+    fn request_of(&self, grant: &Managed) -> Option<&KeptRequest> {
+        let uid = grant.label(connectors_api::labels::ACCESS_REQUEST_UID)?;
+        self.requests.readable(self.requests.by_uid(uid)?)
+    }
+
+    /// A managed Role or RoleBinding was added, changed or deleted. It is looked at, unless its request has this text, which
+    /// describes it exactly. An event of the request wakes the request, which removes what it does not describe any
+    /// more. While that watch is silent, the sweep does.
+    pub fn grant(
+        &mut self,
+        kind: GrantKind,
+        name: &Name,
+        grant: Option<&Managed>,
+        describes: Option<&str>,
+    ) -> Wakes {
         let before = self.grants.set(kind, name, grant);
         let mut wakes = Wakes::new();
         if let Some(grant) = grant {
-            let uid = grant.label(connectors_api::labels::ACCESS_REQUEST_UID);
-            let request = self.requests.by_uid(uid.unwrap_or_default());
-            let request = request.and_then(|it| self.requests.readable(it)?.read());
-            if !request.is_some_and(|it| grant::is_described(grant, &it)) {
+            // The request may have changed since it was compared.
+            let request = self.request_of(grant).zip(describes);
+            if request.is_none_or(|(now, then)| now.text() != then) {
                 wakes.push((Job::Grant(name.clone()), self.urgency_of(kind, name)));
             }
         }

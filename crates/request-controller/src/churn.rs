@@ -130,7 +130,7 @@ fn change(state: &mut State, dice: &mut StdRng, number: usize, all_goes: Option<
         5 => state.namespace(&name.namespace, is_there.then(labels)),
         6 => {
             let role = role(number);
-            state.grant(GrantKind::Role, &name, is_there.then_some(&role))
+            state.grant(GrantKind::Role, &name, is_there.then_some(&role), None)
         }
         _ => {
             let object = AsText::parse(r#"{"metadata": {"labels": {"run": "1"}}}"#)

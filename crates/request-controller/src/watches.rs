@@ -236,7 +236,7 @@ impl RequestFeeds {
             Change::There(name, object) => (name, Some(managed(object))),
             Change::Gone(name) => (name, None),
         };
-        self.world.write().grant(kind, &name, grant.as_ref())
+        self.world.grant(kind, &name, grant.as_ref())
     }
 
     fn config(

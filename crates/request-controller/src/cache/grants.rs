@@ -15,7 +15,7 @@ use crate::{
 
 /// A managed object as the cache keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct KeptGrant {
+pub struct KeptGrant {
     uid: Option<Box<str>>,
     /// The UID of its request, from its label.
     request: Arc<str>,
@@ -27,7 +27,35 @@ struct KeptGrant {
 }
 
 impl KeptGrant {
-    fn managed(&self, kind: GrantKind, name: &Name) -> Managed {
+    /// Keeps a managed object of the request with this UID.
+    #[must_use]
+    pub fn of(grant: &Managed, request: Arc<str>) -> Self {
+        let ObjectMeta {
+            uid,
+            deletion_timestamp,
+            finalizers,
+            ..
+        } = &grant.metadata;
+        Self {
+            uid: uid.as_deref().map(Box::from),
+            request,
+            is_ours: grant.is_ours(),
+            going: deletion_timestamp
+                .clone()
+                .map(|since| Box::new((since, finalizers.clone()))),
+            content: grant.digest(),
+        }
+    }
+
+    /// The UID of its request; empty if its label has none.
+    #[must_use]
+    pub fn request(&self) -> &str {
+        &self.request
+    }
+
+    /// The object of this kind and name, as far as it is kept.
+    #[must_use]
+    pub fn managed(&self, kind: GrantKind, name: &Name) -> Managed {
         let mut labels = BTreeMap::new();
         if self.is_ours {
             labels.insert(labels::MANAGED_BY.to_owned(), names::MANAGED_BY.to_owned());
@@ -135,21 +163,7 @@ impl GrantCache {
                 Arc::clone(&request),
                 Arc::clone(&name),
             );
-            let ObjectMeta {
-                uid,
-                deletion_timestamp,
-                finalizers,
-                ..
-            } = &grant.metadata;
-            both[kind as usize] = Some(KeptGrant {
-                uid: uid.as_deref().map(Box::from),
-                request,
-                is_ours: grant.is_ours(),
-                going: deletion_timestamp
-                    .clone()
-                    .map(|since| Box::new((since, finalizers.clone()))),
-                content: grant.digest(),
-            });
+            both[kind as usize] = Some(KeptGrant::of(grant, request));
         }
         if both.iter().any(Option::is_some) {
             self.all.insert(name, both);

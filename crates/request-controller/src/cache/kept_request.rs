@@ -164,10 +164,20 @@ impl KeptRequest {
         self.text.release(shapes);
     }
 
+    /// The request as JSON, without `managedFields`. Texts are shared by entries of the cache alone.
+    pub(super) fn text(&self) -> String {
+        self.text.text()
+    }
+
     /// The whole request. It was written from one, so it is one.
     #[must_use]
     pub fn read(&self) -> Option<AccessRequest> {
-        serde_json::from_str(&self.text.text()).ok()
+        Self::parse(&self.text())
+    }
+
+    /// The request with this text.
+    pub(super) fn parse(text: &str) -> Option<AccessRequest> {
+        serde_json::from_str(text).ok()
     }
 }
 

@@ -3,11 +3,14 @@
 //! Requests for one connector have the same fields and the same sentences, and differ in names, UIDs, versions and times.
 //! Such words have a digit, nearly always. So a text is kept as its shape, which is the text without the words that have a
 //! digit, and those words. Texts of one shape share it. Nothing depends on what a word is: a text that has nothing in
-//! common with others takes the memory of its text.
+//! common with others takes the memory of its text, and one that would become longer is kept as it is.
 
 use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 
 use super::interner::Interner;
+
+/// A packed text may be longer than the text by one part in so many: the next text shares its shape.
+const LONGER: usize = 4;
 
 /// Encloses the number of a word in a shape, and separates words. JSON escapes it in texts.
 const MARK: char = '\u{1}';
@@ -43,6 +46,10 @@ impl PackedText {
                 shape.push_str(word);
             }
             shape.push_str(&part[word.len()..]);
+        }
+        // Short numbers take several times their memory.
+        if shape.len() + words.len() > text.len() + text.len() / LONGER {
+            (shape, words) = (text.to_owned(), String::new());
         }
         Self {
             shape: shapes.share(shape),
@@ -119,6 +126,21 @@ mod tests {
         let mut shapes = Interner::default();
         for text in ["", "{}", "7", "{\"a\":\"b\"}", "0 0 00 a0 0a"] {
             assert_eq!(PackedText::of(text, &mut shapes).text(), text);
+        }
+    }
+
+    #[test]
+    fn a_text_of_short_numbers_takes_little_more_than_its_own_memory() {
+        let numbers: Vec<_> = (0..2_000).collect();
+        for text in [json!(numbers), json!(vec![1; 2_000])] {
+            let text = text.to_string();
+            let mut shapes = Interner::default();
+            let packed = PackedText::of(&text, &mut shapes);
+            let taken = packed.shape.len() + packed.words.len();
+            assert!(taken <= text.len() + text.len() / LONGER, "{taken}");
+            assert_eq!(packed.text(), text);
+            packed.release(&mut shapes);
+            assert_eq!(shapes.len(), 0);
         }
     }
 

@@ -171,7 +171,7 @@ fn what_a_deleted_request_held_is_looked_at() {
     let grant = Name::new("tools", "car-1");
     let urgent = (Job::Grant(grant.clone()), Urgency::Urgent);
     assert_eq!(
-        state.grant(GrantKind::RoleBinding, &grant, Some(&binding)),
+        state.grant(GrantKind::RoleBinding, &grant, Some(&binding), None),
         std::slice::from_ref(&urgent)
     );
     let (gone, wakes) = state.request_gone(&name());
@@ -225,20 +225,52 @@ fn a_managed_object_is_looked_at_unless_its_request_describes_it() {
         (Some(Value::Null), look.clone()),
         (None, look.clone()),
     ] {
-        let mut state = known.as_ref().map_or_else(State::default, with);
-        let wakes = state.grant(GrantKind::Role, &key, Some(&object));
+        let world = world(known.as_ref().map_or_else(State::default, with));
+        let wakes = world.grant(GrantKind::Role, &key, Some(&object));
         assert_eq!(wakes, expected, "{known:?}");
         // An event of the request looks at the objects that are known of it.
-        assert_eq!(state.grants_under("r-uid"), look, "{known:?}");
+        assert_eq!(world.read().grants_under("r-uid"), look, "{known:?}");
     }
     let mut deleted = object.clone();
     deleted.metadata.deletion_timestamp = written.metadata.creation_timestamp.clone();
     let mut unreadable = object;
     unreadable.object = crate::seen::ManagedObject::Role(Err(crate::seen::Unread));
     for changed in [deleted, unreadable] {
-        let wakes = with(&described).grant(GrantKind::Role, &key, Some(&changed));
+        let wakes = world(with(&described)).grant(GrantKind::Role, &key, Some(&changed));
         assert_eq!(wakes, look);
     }
+}
+
+#[test]
+fn a_managed_object_is_looked_at_if_its_request_changed_while_it_was_compared() {
+    let described = granted();
+    let mut other = described.clone();
+    other["policies"][0]["policy"]["metadata"]["uid"] = json!("p2-uid");
+    let binding = unread_binding();
+    let key = Name::new("tools", "car-1");
+    let look = vec![(Job::Grant(key.clone()), Urgency::Urgent)];
+    let text = |state: &State| state.requests.readable(&name()).map(KeptRequest::text);
+    let then = text(&with(&described));
+    let set = |state: &mut State| {
+        state.grant(
+            GrantKind::RoleBinding,
+            &key,
+            Some(&binding),
+            then.as_deref(),
+        )
+    };
+    assert_eq!(set(&mut with(&described)), []);
+    assert_ne!(text(&with(&other)), then);
+    assert_eq!(set(&mut with(&other)), look);
+    let mut gone = with(&described);
+    let _ = gone.request_gone(&name());
+    assert_eq!(set(&mut gone), look);
+}
+
+fn world(state: State) -> World {
+    let world = World::default();
+    *world.write() = state;
+    world
 }
 
 /// A Role alone gives nothing, so its look waits behind what may have to be revoked.
@@ -248,18 +280,18 @@ fn a_managed_role_is_looked_at_with_urgency_only_beside_its_binding() {
     let (role, binding) = (unread_role(), unread_binding());
     let look = |urgency| vec![(Job::Grant(key.clone()), urgency)];
     let mut state = State::default();
-    let alone = state.grant(GrantKind::Role, &key, Some(&role));
+    let alone = state.grant(GrantKind::Role, &key, Some(&role), None);
     assert_eq!(alone, look(Urgency::Normal));
-    let bound = state.grant(GrantKind::RoleBinding, &key, Some(&binding));
+    let bound = state.grant(GrantKind::RoleBinding, &key, Some(&binding), None);
     assert_eq!(bound, look(Urgency::Urgent));
-    let again = state.grant(GrantKind::Role, &key, Some(&role));
+    let again = state.grant(GrantKind::Role, &key, Some(&role), None);
     assert_eq!(again, look(Urgency::Urgent));
     let uid = role
         .label(connectors_api::labels::ACCESS_REQUEST_UID)
         .unwrap();
     let all = state.grants_under(uid);
     assert!(all.iter().all(|it| it.1 == Urgency::Urgent), "{all:?}");
-    let _ = state.grant(GrantKind::RoleBinding, &key, None);
+    let _ = state.grant(GrantKind::RoleBinding, &key, None, None);
     assert_eq!(state.grants_under(uid), look(Urgency::Normal));
 }
 
@@ -268,7 +300,7 @@ fn a_request_that_takes_the_name_of_another_wakes_what_the_other_held() {
     let mut state = with(&granted());
     let role = unread_role();
     let key = Name::new("tools", "car-1");
-    let _ = state.grant(GrantKind::Role, &key, Some(&role));
+    let _ = state.grant(GrantKind::Role, &key, Some(&role), None);
     let look = (Job::Grant(key), Urgency::Normal);
     let same = state.request(&name(), Ok(request("r", "r-uid", &Value::Null)));
     assert!(!same.contains(&look), "{same:?}");

@@ -589,15 +589,13 @@ impl Cluster {
         }
         for object in self.server.all("roles") {
             let guarded: Guarded<_, Plain> = serde_json::from_value(object.clone()).unwrap();
-            let _ = state.grant(GrantKind::Role, &name(&object), Some(&role(guarded)));
+            let role = role(guarded);
+            let _ = state.grant(GrantKind::Role, &name(&object), Some(&role), None);
         }
         for object in self.server.all("rolebindings") {
             let guarded: Guarded<_, Plain> = serde_json::from_value(object.clone()).unwrap();
-            let _ = state.grant(
-                GrantKind::RoleBinding,
-                &name(&object),
-                Some(&binding(guarded)),
-            );
+            let binding = binding(guarded);
+            let _ = state.grant(GrantKind::RoleBinding, &name(&object), Some(&binding), None);
         }
     }
 

@@ -39,7 +39,7 @@ fn kept_as(change: impl Fn(&mut Managed)) -> Vec<bool> {
 fn as_cached(object: &Managed) -> Managed {
     let mut cache = crate::cache::State::default();
     let name = Name::in_metadata(&object.metadata);
-    let _ = cache.grant(object.kind(), &name, Some(object));
+    let _ = cache.grant(object.kind(), &name, Some(object), None);
     cache.grants.get(object.kind(), &name).unwrap()
 }
 
