@@ -3,7 +3,7 @@
 //!
 //! The objects come as their watches bring them, as long as the API server sends them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use allocation_counter::measure;
 use connectors_api::{
@@ -36,6 +36,7 @@ use crate::{
     },
     reconcile::Reconciler,
     seen::GrantKind,
+    sweep::reads::ListedGrant,
     testing::Cluster,
 };
 
@@ -187,11 +188,7 @@ impl Counted {
                 }
             };
             let name = Name::in_metadata(&managed.metadata);
-            let _ = it
-                .controller
-                .world
-                .write()
-                .grant(grant, &name, Some(&managed));
+            let _ = it.controller.world.grant(grant, &name, Some(&managed));
         });
         self.count("names", |it| {
             let watch = match grant {
@@ -241,7 +238,7 @@ impl Counted {
         });
         self.count("timers", |it| {
             let job = Job::Request(name.clone());
-            let day = std::time::Duration::from_hours(24);
+            let day = Duration::from_hours(24);
             it.controller.queues.wake_after(job, Urgency::Normal, day);
         });
     }
@@ -283,7 +280,7 @@ impl Counted {
         self.count("grant", |it| {
             let mut state = it.controller.world.write();
             for grant in GrantKind::ALL {
-                let _ = state.grant(grant, &objects.grant_name(), None);
+                let _ = state.grant(grant, &objects.grant_name(), None, None);
             }
         });
         self.count("names", |it| {
@@ -355,4 +352,21 @@ fn a_request_costs_so_many_bytes_and_nothing_when_it_went() {
             counted.bytes.clear();
         }
     }
+}
+
+/// The objects as trees would take 10 KB and more each, and a sweep has all of them in memory at a time.
+#[test]
+fn a_sweep_keeps_little_of_each_managed_object() {
+    let mut counted = Vec::with_capacity(2 * 500);
+    let kept = measure(|| {
+        for objects in (0..500).map(Objects::of) {
+            let role_of = serde_json::from_str::<Guarded<Role>>(&objects.role());
+            let binding_of = serde_json::from_str::<Guarded<RoleBinding>>(&objects.binding());
+            counted.push(ListedGrant::of(&role(role_of.unwrap())));
+            counted.push(ListedGrant::of(&binding(binding_of.unwrap())));
+        }
+    });
+    let each = kept.bytes_current / 1_000;
+    println!("{each} bytes for each object");
+    assert!(each <= 300, "{each} bytes for each object");
 }

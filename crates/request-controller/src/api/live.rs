@@ -20,7 +20,7 @@ use service_kit::{
     admission::rule_since,
     gets,
     kinds::whole,
-    lists::{self, Pages},
+    lists::Pages,
     retry::{CallError, RetryPolicy},
     watches::{Guarded, Labelled, Named, Parse, Plain, Unreadable},
 };
@@ -44,6 +44,9 @@ pub const MOST_LISTED: usize = 4 * 1024 * 1024;
 const PAGE: u32 = 8;
 /// Policies per page: at most 2 MiB of text.
 pub const POLICY_PAGE: u32 = 32;
+/// Objects per page of the lists of a sweep. A page is in memory as a whole, and its objects are several times as large as
+/// their text.
+const SWEEP_PAGE: u32 = 100;
 
 /// The reason why objects of a tenant's kind were not listed.
 #[derive(Debug, Error)]
@@ -147,7 +150,7 @@ impl Live {
     ) -> Result<Vec<T>, CallError> {
         let api = Api::all(self.client.clone());
         let call = "list accessrequests".to_owned();
-        self.page_by_page(lists::PAGE, call, &api, keep).await
+        self.page_by_page(SWEEP_PAGE, call, &api, keep).await
     }
 
     /// A Role or a RoleBinding.
@@ -164,22 +167,37 @@ impl Live {
         })
     }
 
-    /// Every Role or RoleBinding of the cluster with these labels.
-    pub async fn grants(&self, kind: GrantKind, labels: &str) -> Result<Vec<Managed>, CallError> {
-        let params = ListParams::default().labels(labels);
+    /// What is to be kept of every Role or RoleBinding of the cluster with these labels. Only the objects of one page are in
+    /// memory.
+    pub async fn grants<T: Send>(
+        &self,
+        kind: GrantKind,
+        labels: &str,
+        mut keep: impl FnMut(&Managed) -> T + Send,
+    ) -> Result<Vec<T>, CallError> {
+        match kind {
+            GrantKind::Role => self.managed(kind, labels, |it| keep(&role(it))).await,
+            GrantKind::RoleBinding => self.managed(kind, labels, |it| keep(&binding(it))).await,
+        }
+    }
+
+    async fn managed<K, T: Send>(
+        &self,
+        kind: GrantKind,
+        labels: &str,
+        mut keep: impl FnMut(Guarded<K>) -> T + Send,
+    ) -> Result<Vec<T>, CallError>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send,
+    {
+        let api: Api<Guarded<K>> = Api::all(self.client.clone());
         let call = format!("list managed {}s", kind.as_str());
-        Ok(match kind {
-            GrantKind::Role => {
-                let api: Api<Guarded<Role>> = Api::all(self.client.clone());
-                let found = lists::whole(&self.policy, call, &api, params).await?;
-                found.into_iter().map(role).collect()
-            }
-            GrantKind::RoleBinding => {
-                let api: Api<Guarded<RoleBinding>> = Api::all(self.client.clone());
-                let found = lists::whole(&self.policy, call, &api, params).await?;
-                found.into_iter().map(binding).collect()
-            }
-        })
+        let mut kept = Vec::new();
+        let mut pages = Pages::of(SWEEP_PAGE, ListParams::default().labels(labels));
+        while let Some(page) = pages.next(&self.policy, &call, &api).await? {
+            kept.extend(page.into_iter().map(&mut keep));
+        }
+        Ok(kept)
     }
 
     /// Since when an admission rule keeps the creators of pipeline runs true. None if no such rule refuses anything.
@@ -376,7 +394,7 @@ mod tests {
     #[tokio::test]
     async fn a_list_has_all_of_its_pages_whatever_they_are_about() {
         let kind = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
-        for page in [PAGE, POLICY_PAGE, lists::PAGE] {
+        for page in [PAGE, POLICY_PAGE, SWEEP_PAGE] {
             let page = usize::try_from(page).unwrap();
             for count in [0, 1, page, page + 1, 2 * page, 3 * page + 1] {
                 let live = serving((0..count).map(|it| item(it, 0)).collect());
@@ -390,8 +408,8 @@ mod tests {
                 let found = live.requests(|it| Some(it.is_ok())).await;
                 assert_eq!(found.unwrap().len(), count, "requests");
                 for kind in [GrantKind::Role, GrantKind::RoleBinding] {
-                    let found = live.grants(kind, "a=b").await.unwrap();
-                    assert_eq!(found.len(), count, "{kind:?}");
+                    let found = live.grants(kind, "a=b", Managed::kind).await.unwrap();
+                    assert_eq!(found, vec![kind; count]);
                 }
             }
         }

@@ -1,8 +1,9 @@
 mod leaders;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::*;
+use crate::{api::Name, controller};
 
 fn shards(count: usize) -> ShardCount {
     count.to_string().parse().unwrap()
@@ -68,4 +69,19 @@ fn each_shard_has_a_lease_and_the_first_one_that_of_a_controller_without_shards(
     let all: BTreeSet<_> = leases.iter().cloned().chain([next_lease()]).collect();
     assert_eq!(all.len(), 5);
     assert_eq!(leases[3], "request-controller-3");
+}
+
+/// In another queue no worker would take it: its shard may be led by another process.
+#[tokio::test]
+async fn a_job_waits_in_the_queue_of_its_shard() {
+    let queues = JobQueues::new(ShardCount::TWO, || controller::queue(Arc::default()));
+    let depths = || [0, 1].map(|it| queues.of(it).depth());
+    queues.shards().all().for_each(|it| queues.of(it).listen());
+    let job = |namespace| Job::Grant(Name::new(namespace, "car-1"));
+    queues.wake(job("tools"), Urgency::Normal);
+    assert_eq!(depths(), [0, 1]);
+    queues.wake_after(job("payments"), Urgency::Normal, Duration::from_secs(1));
+    assert_eq!(depths(), [1, 1]);
+    queues.forget(&job("payments"));
+    assert_eq!(depths(), [0, 1]);
 }

@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 use crate::{
     api::{Live, Name},
-    cache::{World, holds, pod_of},
+    cache::{KeptGrant, World, holds, pod_of},
     grant::keep,
-    seen::GrantKind,
+    seen::{GrantKind, Managed},
 };
 
 /// The label selector of the managed objects of requests. The policy-controller's objects have no request UID.
@@ -77,15 +77,37 @@ impl SweepReads {
     }
 }
 
+/// A managed object in the lists. There may be tens of thousands.
+pub(crate) struct ListedGrant {
+    kind: GrantKind,
+    name: Name,
+    kept: KeptGrant,
+}
+
+impl ListedGrant {
+    pub(crate) fn of(object: &Managed) -> Self {
+        let request = object.label(labels::ACCESS_REQUEST_UID);
+        Self {
+            kind: object.kind(),
+            name: Name::in_metadata(&object.metadata),
+            kept: KeptGrant::of(object, request.unwrap_or_default().into()),
+        }
+    }
+
+    fn managed(&self) -> Managed {
+        self.kept.managed(self.kind, &self.name)
+    }
+}
+
 async fn list(live: &Live, world: &World, clock: &Clock) -> Result<SweepFound, CallError> {
     let mut managed = Vec::new();
     for kind in GrantKind::ALL {
-        managed.extend(live.grants(kind, &ours()).await?);
+        managed.extend(live.grants(kind, &ours(), ListedGrant::of).await?);
     }
     let mut of_requests: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (number, object) in managed.iter().enumerate() {
-        let uid = object.label(labels::ACCESS_REQUEST_UID).unwrap_or_default();
-        of_requests.entry(uid).or_default().push(number);
+        let of_request = of_requests.entry(object.kept.request()).or_default();
+        of_request.push(number);
     }
     let mut described = BTreeSet::new();
     let look = |request: Result<AccessRequest, _>| {
@@ -93,7 +115,7 @@ async fn list(live: &Live, world: &World, clock: &Clock) -> Result<SweepFound, C
         let uid = request.metadata.uid.as_deref()?;
         let now = clock().wall;
         let objects = of_requests.get(uid).into_iter().flatten().copied();
-        described.extend(objects.filter(|it| keep(&managed[*it], Some(&request), now)));
+        described.extend(objects.filter(|it| keep(&managed[*it].managed(), Some(&request), now)));
         is_without_pod(world, &request).then(|| Name::of(&request))
     };
     // Read after the objects, because a request describes an object before that object is written.
@@ -103,20 +125,19 @@ async fn list(live: &Live, world: &World, clock: &Clock) -> Result<SweepFound, C
         ..SweepFound::default()
     };
     for (number, object) in managed.iter().enumerate() {
-        let name = Name::in_metadata(&object.metadata);
+        let ListedGrant { kind, name, .. } = object;
         *found.managed.entry(name.namespace.clone()).or_default() += 1;
-        if object.is_going() {
-            found.going.push((object.kind(), name.clone()));
+        if object.managed().is_going() {
+            found.going.push((*kind, name.clone()));
         }
         if !described.contains(&number) {
-            found.strays.insert(name, false);
+            found.strays.insert(name.clone(), false);
         }
     }
-    for object in managed
-        .iter()
-        .filter(|it| it.kind() == GrantKind::RoleBinding)
-    {
-        if let Some(bound) = found.strays.get_mut(&Name::in_metadata(&object.metadata)) {
+    for object in &managed {
+        if object.kind == GrantKind::RoleBinding
+            && let Some(bound) = found.strays.get_mut(&object.name)
+        {
             *bound = true;
         }
     }
