@@ -79,14 +79,7 @@ pub struct Applier {
 
 /// The objects that this look has written.
 #[derive(Debug, Default)]
-struct WrittenObjects(BTreeMap<(ManagedKind, String), WrittenVersions>);
-
-#[derive(Debug, Default)]
-struct WrittenVersions {
-    versions: OwnVersions,
-    /// The content of the last one; none if it is not the one that was sent.
-    said: Option<Fingerprint>,
-}
+struct WrittenObjects(BTreeMap<(ManagedKind, String), OwnVersions>);
 
 /// One version of an object, as the API server answered.
 struct NewVersion {
@@ -97,36 +90,31 @@ struct NewVersion {
 impl WrittenObjects {
     /// The version to change: the newest one of this look, if there is any.
     fn newest(&self, key: &(ManagedKind, String), pin: &Pin) -> Pin {
-        let written = self.0.get(key).and_then(|it| it.versions.made.last());
+        let written = self.0.get(key).and_then(|it| it.made.last());
         Pin {
             uid: pin.uid.clone(),
             version: written.unwrap_or(&pin.version).clone(),
         }
     }
 
-    fn add(&mut self, key: (ManagedKind, String), before: Option<&Pin>, new: NewVersion) {
+    /// Adds a version, and returns what is known of its object then. None if it is not the one that was sent.
+    fn add(
+        &mut self,
+        key: (ManagedKind, String),
+        before: Option<&Pin>,
+        new: NewVersion,
+    ) -> Option<OwnObject> {
         let NewVersion { version, said } = new;
-        let written = self.0.entry(key).or_insert_with(|| WrittenVersions {
-            versions: OwnVersions {
-                before: before.map(|it| it.version.clone()),
-                made: Vec::new(),
-            },
-            said: None,
+        let versions = self.0.entry(key.clone()).or_insert_with(|| OwnVersions {
+            before: before.map(|it| it.version.clone()),
+            made: Vec::new(),
         });
-        written.versions.made.push(version);
-        written.said = said;
-    }
-
-    fn own(self) -> Vec<OwnObject> {
-        let all = self.0.into_iter();
-        all.filter_map(|(key, WrittenVersions { versions, said })| {
-            Some(OwnObject {
-                key,
-                versions,
-                said: said?,
-            })
+        versions.made.push(version);
+        Some(OwnObject {
+            key,
+            versions: versions.clone(),
+            said: said?,
         })
-        .collect()
     }
 }
 
@@ -162,13 +150,15 @@ impl Applier {
     }
 
     /// Makes the writes that were decided on reads of that time, one after the other. A removal that fails
-    /// does not stop other removals. Nothing is given after it. Returns what exists as it was sent.
+    /// does not stop other removals. Nothing is given after it. Each object that exists as it was sent is told at once:
+    /// an event of a later change of it may come before the other writes are over.
     pub async fn apply(
         &self,
         job: &Job,
         steps: &[WriteStep],
         read: Instant,
-    ) -> Result<Vec<OwnObject>, ApplyError> {
+        wrote: &(dyn Fn(OwnObject) + Sync),
+    ) -> Result<(), ApplyError> {
         let mut written = WrittenObjects::default();
         let mut so_far = Ok(());
         let mut kept = HashSet::new();
@@ -188,7 +178,7 @@ impl Applier {
                 self.policy
             };
             match self.write(job, write, &mut written, policy).await {
-                Ok(()) => {}
+                Ok(own) => own.into_iter().for_each(wrote),
                 Err(error) if *gives => return Err(error),
                 Err(ApplyError::NotLeading) => return Err(ApplyError::NotLeading),
                 Err(error) => {
@@ -199,7 +189,7 @@ impl Applier {
                 }
             }
         }
-        so_far.map(|()| written.own())
+        so_far
     }
 
     /// The retries of a write that gives permissions: no attempt begins when the reads are too old. None if
@@ -218,7 +208,7 @@ impl Applier {
         write: &Write,
         written: &mut WrittenObjects,
         policy: RetryPolicy,
-    ) -> Result<(), ApplyError> {
+    ) -> Result<Option<OwnObject>, ApplyError> {
         let name = write.name();
         let key = (write.kind(), name.to_owned());
         match write {
@@ -227,7 +217,7 @@ impl Applier {
                     WrittenObject::Role(role) => self.create(job, role, policy).await?,
                     WrittenObject::Binding(binding) => self.create(job, binding, policy).await?,
                 };
-                written.add(key, None, new);
+                Ok(written.add(key, None, new))
             }
             Write::Change(object, pin) => {
                 let Pin { uid, version } = written.newest(&key, pin);
@@ -240,7 +230,7 @@ impl Applier {
                         self.change(job, name, binding, newest, policy).await?
                     }
                 };
-                written.add(key, Some(pin), new);
+                Ok(written.add(key, Some(pin), new))
             }
             Write::Delete(kind, _, pin) => {
                 let pin = written.newest(&key, pin);
@@ -252,9 +242,9 @@ impl Applier {
                 }
                 // Its event is awaited.
                 written.0.remove(&key);
+                Ok(None)
             }
         }
-        Ok(())
     }
 
     async fn create<K: WrittenKind>(

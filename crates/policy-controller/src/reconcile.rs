@@ -203,17 +203,15 @@ impl Reconciler {
         let Plan { steps, known, told } = plan::plan(&seen, MOST_BYTES);
         debug!(steps = steps.len(), "looked at");
         let (since, policy) = (read.since, read.decided());
-        let written = self.applier.apply(job, &steps, since).await;
+        let wrote = |own| self.wrote(job, own);
+        let written = self.applier.apply(job, &steps, since, &wrote).await;
         let is_restored = told.iter().any(|it| it.event == Event::PermissionRestored);
-        if let Ok(own) = &written {
-            self.wrote(job, own);
-        }
         if written.is_ok() && (policy.is_some() || tells == Tells::Everything) {
             self.events.tell(&owner, told).await;
         }
         if let (Some(policy), Some(known)) = (&policy, known) {
             match &written {
-                Ok(_) => self.tell_status(policy, &known).await?,
+                Ok(()) => self.tell_status(policy, &known).await?,
                 // The API server's message is for people that can help; it contains no secret values.
                 Err(error) => {
                     if let Some((why, message)) = for_good(error) {
@@ -231,13 +229,10 @@ impl Reconciler {
         Ok(())
     }
 
-    /// The events of these writes will say nothing new.
-    fn wrote(&self, job: &Job, own: &[OwnObject]) {
+    /// The event of this write will say nothing new.
+    fn wrote(&self, job: &Job, own: OwnObject) {
         let now = (self.clock)().mono;
-        let mut state = self.world.write();
-        for object in own {
-            state.wrote(job, object.clone(), now);
-        }
+        self.world.write().wrote(job, own, now);
     }
 
     /// The cached state, before everything is read.

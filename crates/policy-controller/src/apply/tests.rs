@@ -1,6 +1,6 @@
 //! Writes to an API server in memory.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use service_kit::controller::worker::LookError;
@@ -65,8 +65,7 @@ const fn given(write: Write) -> WriteStep {
 }
 
 async fn apply(applier: &Applier, steps: &[WriteStep]) -> Result<(), ApplyError> {
-    let result = applier.apply(&job(), steps, Instant::now()).await;
-    result.map(drop)
+    applier.apply(&job(), steps, Instant::now(), &|_| ()).await
 }
 
 /// Of one write of each verb: the word of its failure, empty if there is none, and its message.
@@ -303,7 +302,7 @@ fn only_what_the_api_server_stored_as_sent_counts_before_its_event() {
 }
 
 #[tokio::test]
-async fn a_look_knows_the_last_version_of_each_object_that_it_wrote_and_left() {
+async fn each_write_is_told_with_all_versions_of_its_object_before_the_next_one() {
     let server = api_server();
     let labels = managed_for("uid-p");
     let [changed, deleted] =
@@ -313,38 +312,35 @@ async fn a_look_knows_the_last_version_of_each_object_that_it_wrote_and_left() {
         object.rules.as_mut().unwrap()[0].verbs = vec![verb.to_owned()];
         WrittenObject::Role(object)
     };
+    let before = [&changed, &deleted].map(|it| it.version.clone());
     let steps = [
         given(Write::Change(change("changed", "list"), changed.clone())),
-        given(Write::Change(change("changed", "watch"), changed.clone())),
+        given(Write::Change(change("changed", "watch"), changed)),
         given(Write::Change(change("deleted", "list"), deleted.clone())),
         delete(ManagedKind::Role, "deleted", deleted),
         given(Write::Create(change("new", "get"))),
+        given(Write::Change(change("gone", "get"), old())),
     ];
     let applier = reconciler(&server).applier;
-    let own = applier.apply(&job(), &steps, Instant::now()).await.unwrap();
-    let version = |name: &str| pin(&server.get("roles", OWN, name).unwrap()).version;
-    let found: Vec<_> = own
-        .iter()
-        .map(|it| {
-            let OwnVersions { before, made } = &it.versions;
-            (
-                it.key.1.as_str(),
-                before.clone(),
-                made.len(),
-                made.last().cloned(),
-            )
-        })
-        .collect();
-    assert_eq!(
-        found,
-        [
-            (
-                "changed",
-                Some(changed.version),
-                2,
-                Some(version("changed"))
-            ),
-            ("new", None, 1, Some(version("new"))),
-        ]
-    );
+    let told = Mutex::new(Vec::new());
+    let wrote = |own: OwnObject| {
+        let (_, name) = own.key;
+        // The object is as the last write has left it.
+        let version = pin(&server.get("roles", OWN, &name).unwrap()).version;
+        assert_eq!(own.versions.made.last(), Some(&version), "{name}");
+        let OwnVersions { before, made } = own.versions;
+        told.lock().unwrap().push((name, before, made.len()));
+    };
+    let failed = applier.apply(&job(), &steps, Instant::now(), &wrote).await;
+    // What was written before counts.
+    assert!(matches!(failed, Err(ApplyError::Conflict(_))), "{failed:?}");
+    let [changed, deleted] = before.map(Some);
+    let expected = [
+        ("changed", changed.clone(), 1),
+        ("changed", changed, 2),
+        ("deleted", deleted, 1),
+        ("new", None, 1),
+    ];
+    let expected = expected.map(|(name, before, made)| (name.to_owned(), before, made));
+    assert_eq!(told.into_inner().unwrap(), expected);
 }
