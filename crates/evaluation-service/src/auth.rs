@@ -1,12 +1,14 @@
 //! Authentication and authorization of callers, by reviews of the API server.
 //!
-//! A positive answer is cached for a short time, so that a caller is not reviewed for each question. Of the negative
+//! RBAC's yes about a namespace is read from the own index. Every other positive answer is cached for a short time, so that a
+//! caller is not reviewed for each question. Of the negative
 //! answers, only a failed token review is cached, for a few seconds. A denied namespace is not cached, because the
 //! permission may be granted at any time.
 //!
 //! Every client that reaches the port can send tokens. A token that cannot be for this service is not reviewed. Known
 //! callers have reviews set aside for them, however many unknown tokens are sent.
 
+mod indexed;
 mod right;
 mod subject;
 mod token;
@@ -16,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
+use authz::User;
 use connectors_api::names::GROUP;
 use evaluation_api::TOKEN_AUDIENCE;
 use http::HeaderMap;
@@ -34,7 +37,9 @@ use crate::caller_identity::CallerIdentity;
 use crate::caller_quotas::{CallerLimits, CallerQuotas, LONGEST_WAIT, Quotas};
 use crate::error::Refused;
 use crate::metrics::Metrics;
+pub use indexed::IndexedRights;
 pub use right::Right;
+use right::{EVALUATIONS, VERB};
 use token::{Looks, bearer, looks};
 
 pub(crate) use subject::TokenOwner;
@@ -78,8 +83,12 @@ enum CallerOrigin {
     Local,
 }
 
+#[derive(Debug)]
 struct KnownUser {
-    user: UserInfo,
+    /// Name and groups.
+    user: User,
+    /// Everything that is known of it.
+    info: UserInfo,
     digest: Sha,
 }
 
@@ -91,6 +100,7 @@ struct AuthState {
     client: Client,
     /// A second audience of the tokens of pods: that of the tokens in their volumes.
     proxy_audience: Option<String>,
+    indexed: IndexedRights,
     metrics: Metrics,
     quotas: Quotas,
     unknown_reviews: Semaphore,
@@ -114,11 +124,13 @@ impl CallerReviews {
         client: Client,
         metrics: Metrics,
         limits: CallerLimits,
+        indexed: IndexedRights,
         proxy_audience: Option<String>,
     ) -> Self {
         Self(Arc::new(AuthState {
             client,
             proxy_audience: proxy_audience.filter(|it| !it.is_empty()),
+            indexed,
             quotas: Quotas::new(limits, metrics.clone()),
             metrics,
             unknown_reviews: Semaphore::new(UNKNOWN_REVIEWS),
@@ -193,7 +205,8 @@ impl CallerReviews {
             let mut enough = right.enough().iter();
             enough.any(|right| self.0.permissions.has(&key(*right)))
         };
-        if is_known() {
+        let is_indexed = || self.0.indexed.has(known, right, namespace, clock::now());
+        if is_known() || is_indexed() {
             return Ok(());
         }
         let _turn = turn(&self.0.permission_turns, key(right)).await;
@@ -202,7 +215,7 @@ impl CallerReviews {
         }
         let _asked = caller.quotas.question().await?;
         for right in right.enough() {
-            let review = self.0.review_access(&known.user, *right, namespace);
+            let review = self.0.review_access(&known.info, *right, namespace);
             let is_allowed = review.await?;
             let result = if is_allowed { "yes" } else { "no" };
             self.0.metrics.review("access", result);
@@ -233,7 +246,15 @@ impl AuthState {
         let json = serde_json::to_vec(&user).map_err(|_| Refused::Internal)?;
         let digest = Sha256::digest(&json).into();
         let quotas = self.quotas.of(CallerIdentity::of(&user));
-        let who = CallerOrigin::Known(Arc::new(KnownUser { user, digest }));
+        let known = User {
+            name: user.username.clone().unwrap_or_default(),
+            groups: user.groups.clone().unwrap_or_default(),
+        };
+        let who = CallerOrigin::Known(Arc::new(KnownUser {
+            user: known,
+            info: user,
+            digest,
+        }));
         Ok(Caller { who, quotas })
     }
 
@@ -267,9 +288,9 @@ impl AuthState {
         namespace: &str,
     ) -> Result<bool, Refused> {
         let attributes = ResourceAttributes {
-            verb: Some("create".to_owned()),
+            verb: Some(VERB.to_owned()),
             group: Some(GROUP.to_owned()),
-            resource: Some("evaluations".to_owned()),
+            resource: Some(EVALUATIONS.to_owned()),
             subresource: right.subresource().map(str::to_owned),
             namespace: Some(namespace.to_owned()),
             ..ResourceAttributes::default()

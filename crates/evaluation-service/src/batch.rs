@@ -201,6 +201,7 @@ mod tests {
     use service_kit::reviews::POD_UID;
 
     use super::*;
+    use crate::auth::IndexedRights;
     use crate::caller_quotas::CallerLimits;
     use crate::clock;
     use crate::fixtures::{POD_FORM, question, request, role, role_binding};
@@ -403,7 +404,8 @@ mod tests {
             calls: 1,
             streams: 1,
         };
-        CallerReviews::new(Client::new(service, "default"), metrics(), limits, None)
+        let (client, indexed) = (Client::new(service, "default"), IndexedRights::none());
+        CallerReviews::new(client, metrics(), limits, indexed, None)
     }
 
     async fn somebody(callers: &CallerReviews) -> Caller {

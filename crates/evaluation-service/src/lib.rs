@@ -59,7 +59,7 @@ use service_kit::tls::{ServerTls, TlsMetrics};
 use service_kit::watches::WatchMetrics;
 
 use args::Args;
-use auth::CallerReviews;
+use auth::{CallerReviews, IndexedRights};
 use live::Live;
 use metrics::Metrics;
 use rego_workers::WorkerPool;
@@ -141,6 +141,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
         metrics: &metrics,
     };
     follow.start(tasks);
+    let indexed = IndexedRights::new(Arc::clone(&shared), max_staleness);
     let service = Service {
         shared,
         live: Live::new(client.clone()),
@@ -148,6 +149,7 @@ pub async fn run(args: Args) -> Result<ProcessEnd, StartError> {
             client.clone(),
             metrics.clone(),
             caller_limits,
+            indexed,
             Some(proxy_audience),
         ),
         slots: Slots::new(rego.workers()),

@@ -51,7 +51,8 @@ fn callers() -> CallerReviews {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(review.to_string()))))
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    CallerReviews::new(Client::new(service, "default"), metrics, LIMITS, None)
+    let (client, indexed) = (Client::new(service, "default"), IndexedRights::none());
+    CallerReviews::new(client, metrics, LIMITS, indexed, None)
 }
 
 /// All that is asked of the API server for one call: whose the token is, two rights, whose the other token is.

@@ -1,5 +1,10 @@
 //! The rights that a caller can have. Each call asks for its own where it is answered: `service`, `batch`, `stream`.
 
+/// The verb of every right.
+pub(super) const VERB: &str = "create";
+/// The resource of every right.
+pub(super) const EVALUATIONS: &str = "evaluations";
+
 /// A right, which is a verb of RBAC: to `create` evaluations in a namespace, or a part of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Right {

@@ -33,6 +33,10 @@ const LIMITS: CallerLimits = CallerLimits {
     streams: 2,
 };
 
+fn reviewing(client: Client, metrics: Metrics) -> CallerReviews {
+    CallerReviews::new(client, metrics, LIMITS, IndexedRights::none(), None)
+}
+
 /// An API server that knows `good`, does not know `bad`, and takes its time with everybody else. It
 /// counts its answers.
 fn callers() -> (CallerReviews, Arc<AtomicUsize>) {
@@ -59,10 +63,7 @@ fn callers() -> (CallerReviews, Arc<AtomicUsize>) {
         }
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    (
-        CallerReviews::new(Client::new(service, "default"), metrics, LIMITS, None),
-        answers,
-    )
+    (reviewing(Client::new(service, "default"), metrics), answers)
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +157,13 @@ async fn an_empty_audience_of_the_proxy_is_none() {
         (Some("proxy"), Some("proxy")),
     ] {
         let set = set.map(str::to_owned);
-        let callers = CallerReviews::new(client.clone(), metrics.clone(), LIMITS, set);
+        let callers = CallerReviews::new(
+            client.clone(),
+            metrics.clone(),
+            LIMITS,
+            IndexedRights::none(),
+            set,
+        );
         assert_eq!(callers.0.proxy_audience.as_deref(), expected);
     }
 }
@@ -244,7 +251,7 @@ async fn who_may_ask_about_one_namespace_may_not_ask_about_another() {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(review.to_string()))))
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    let callers = CallerReviews::new(Client::new(service, "default"), metrics, LIMITS, None);
+    let callers = reviewing(Client::new(service, "default"), metrics);
     let caller = callers.0.caller(UserInfo::default()).unwrap();
     let all = Right::Everything;
     for _ in 0..2 {
@@ -274,7 +281,7 @@ fn allowing(subresource: Option<&'static str>) -> (CallerReviews, Caller, Arc<Mu
         }
     });
     let metrics = Metrics::register(&Registry::new()).unwrap();
-    let callers = CallerReviews::new(Client::new(service, "default"), metrics, LIMITS, None);
+    let callers = reviewing(Client::new(service, "default"), metrics);
     let caller = callers.0.caller(UserInfo::default()).unwrap();
     (callers, caller, seen)
 }

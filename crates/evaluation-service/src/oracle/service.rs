@@ -16,7 +16,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::api::Api;
 use super::judge::MAX_STALENESS;
-use crate::auth::CallerReviews;
+use crate::auth::{CallerReviews, IndexedRights};
 use crate::caller_quotas::CallerLimits;
 use crate::gate::Gate;
 use crate::live::Live;
@@ -60,10 +60,11 @@ impl Running {
         follow.start(&mut tasks);
         start.ready();
         let rego = WorkerPool::without_workers();
+        let indexed = IndexedRights::new(Arc::clone(&shared), MAX_STALENESS);
         let service = Service {
             shared,
             live: Live::new(api.client()),
-            callers: CallerReviews::new(api.client(), metrics.clone(), LIMITS, None),
+            callers: CallerReviews::new(api.client(), metrics.clone(), LIMITS, indexed, None),
             slots: Slots::new(rego.workers()),
             rego,
             answers: Arc::default(),

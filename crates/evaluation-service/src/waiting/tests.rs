@@ -33,7 +33,7 @@ use tokio::time::{Instant, sleep};
 use tonic::transport::{Channel, Endpoint};
 
 use super::*;
-use crate::auth::CallerReviews;
+use crate::auth::{CallerReviews, IndexedRights};
 use crate::caller_quotas::CallerLimits;
 use crate::clock;
 use crate::fixtures::{question, role, role_binding};
@@ -165,9 +165,15 @@ async fn ask(call: Call, place: usize, remote: &Remote, standing: bool) -> Acces
     let rego = WorkerPool::without_workers();
     let tasks = Tasks::new();
     let service = Service {
+        callers: CallerReviews::new(
+            client.clone(),
+            metrics.clone(),
+            limits,
+            IndexedRights::none(),
+            None,
+        ),
         shared,
-        live: Live::new(client.clone()),
-        callers: CallerReviews::new(client, metrics.clone(), limits, None),
+        live: Live::new(client),
         slots: Slots::new(rego.workers()),
         rego,
         answers: Arc::default(),

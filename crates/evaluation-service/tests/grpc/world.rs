@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use evaluation_api::access::{AccessQuestion, ConnectorName, PodRef, ServiceAccountName};
 use evaluation_api::client::{Client, ClientSettings, Event, Subscription};
-use evaluation_service::auth::CallerReviews;
+use evaluation_service::auth::{CallerReviews, IndexedRights};
 use evaluation_service::caller_quotas::CallerLimits;
 use evaluation_service::live::Live;
 use evaluation_service::metrics::Metrics;
@@ -115,10 +115,17 @@ impl World {
         let rego = WorkerPool::start(program, limits(), metrics.clone())
             .await
             .unwrap();
+        let indexed = IndexedRights::new(Arc::clone(&shared), max_staleness);
         let service = Service {
             shared,
             live: Live::new(api.client()),
-            callers: CallerReviews::new(api.client(), metrics.clone(), caller_limits, None),
+            callers: CallerReviews::new(
+                api.client(),
+                metrics.clone(),
+                caller_limits,
+                indexed,
+                None,
+            ),
             slots: Slots::new(rego.workers()),
             rego,
             answers: Arc::default(),
