@@ -5,10 +5,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use connectors_api::AccessRequest;
 use connectors_api::access_request::Phase;
+use connectors_api::labels::MANAGED_BY;
+use connectors_api::{AccessRequest, names};
 use e2e::ApiClient;
-use e2e::api::kinds::{ACCESS_REQUEST, CONFIG_MAP, NAMESPACE, POD, SERVICE_ACCOUNT};
+use e2e::api::kinds::{ACCESS_REQUEST, CONFIG_MAP, NAMESPACE, POD, ROLE, SERVICE_ACCOUNT};
 use e2e::pipelines::RUN_LABEL;
 use futures::TryStreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
@@ -121,6 +122,16 @@ impl Crowd {
         self.all_told(&told) - began
     }
 
+    /// The requests whose Roles were written in advance.
+    pub(crate) fn prepared(&self) -> f64 {
+        let of = |api: &ApiClient| {
+            let roles = api.list(ROLE, &format!("{MANAGED_BY}={}", names::MANAGED_BY));
+            roles.unwrap().len()
+        };
+        let prepared: usize = self.spaces.iter().map(of).sum();
+        f64::from(u32::try_from(prepared).unwrap())
+    }
+
     /// Further objects that could be approvals and belong to no request.
     pub(crate) fn surround(&self, objects: usize) {
         for api in &self.spaces {
@@ -133,15 +144,20 @@ impl Crowd {
     /// The processor time that one event of one approval costs, which changes nothing for its request.
     pub(crate) fn cost_of_an_event(&self) -> Duration {
         let api = &self.spaces[0];
-        let calm = worked_during(|| (0..EVENTS).for_each(|_| sleep(PAUSE)));
-        let busy = worked_during(|| {
-            for number in 0..EVENTS {
-                let fields = json!({"data": {"note": number.to_string()}});
-                api.patch(CONFIG_MAP, &name(0), &fields).unwrap();
-                sleep(PAUSE);
-            }
-        });
-        busy.saturating_sub(calm) / EVENTS
+        cost_of_each(|number| {
+            let fields = json!({"data": {"note": number}});
+            api.patch(CONFIG_MAP, &name(0), &fields).unwrap();
+        })
+    }
+
+    /// The same of a pod that no request is for.
+    pub(crate) fn cost_of_another_pod(&self) -> Duration {
+        let (api, pod) = (&self.spaces[0], "another");
+        api.create(&rounds::waiting_pod(pod)).unwrap();
+        cost_of_each(|number| {
+            let fields = json!({"metadata": {"annotations": {"note": number}}});
+            api.patch(POD, pod, &fields).unwrap();
+        })
     }
 
     /// The pod of a request with a grant goes, after something else was done. Gives when its grant was revoked.
@@ -255,6 +271,18 @@ pub(crate) fn worked_during(act: impl FnOnce()) -> Duration {
     let before = worked();
     act();
     worked().saturating_sub(before)
+}
+
+/// The controller's processor time for each of some changes that differ by a text.
+fn cost_of_each(change: impl Fn(&str)) -> Duration {
+    let calm = worked_during(|| (0..EVENTS).for_each(|_| sleep(PAUSE)));
+    let busy = worked_during(|| {
+        for number in 0..EVENTS {
+            change(&number.to_string());
+            sleep(PAUSE);
+        }
+    });
+    busy.saturating_sub(calm) / EVENTS
 }
 
 /// Calls something for each number, by so many callers at a time.

@@ -119,6 +119,7 @@ fn crowds(place: &Place, floor: &Floor, table: &mut Table) {
         let word = format!("crowd-{namespaces}");
         let crowd = Crowd::gather(place, &word, namespaces, CROWD / namespaces);
         let waiting = crowd::memory();
+        let prepared = crowd.prepared();
         let bare = floor.play_many(crowd.spaces(), CROWD / namespaces);
         let bare = bare.as_secs_f64();
         let granted = crowd.approve().as_secs_f64();
@@ -132,6 +133,11 @@ fn crowds(place: &Place, floor: &Floor, table: &mut Table) {
             "s",
             must,
             aim,
+        );
+        table.figure(
+            &format!("of these, with a Role in advance; {of}"),
+            prepared,
+            "",
         );
         let own =
             "a Role and a RoleBinding for each by 24 callers of an account with the same rights";

@@ -71,6 +71,7 @@ pub(crate) fn rows(place: &Place, rounds: &Rounds, table: &mut Table) {
     let crowd = Crowd::gather(place, "many", NAMESPACES, REQUESTS / NAMESPACES);
     calm();
     eprintln!("all wait, after {:.0} s", began.elapsed().as_secs_f64());
+    table.figure("requests with a Role in advance", crowd.prepared(), "");
     let what = "resident memory of the request-controller before";
     table.figure(what, before, "MB");
     memory(table, &format!("while {REQUESTS} wait"), WAITING);
@@ -83,6 +84,9 @@ pub(crate) fn rows(place: &Place, rounds: &Rounds, table: &mut Table) {
         &format!("when these {REQUESTS} are granted"),
         GRANTED,
     );
+    let cost = crowd.cost_of_another_pod().as_secs_f64() * 1e6;
+    let what = "processor time of both replicas for an event of a pod without a request";
+    table.figure(what, cost, "µs");
     for (number, end) in [LeaderEnd::InOrder, LeaderEnd::Killed]
         .into_iter()
         .enumerate()
