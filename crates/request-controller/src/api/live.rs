@@ -167,7 +167,7 @@ impl Live {
         })
     }
 
-    /// What is to be kept of every Role or RoleBinding of the cluster with these labels. Only the objects of one page are in
+    /// The kept part of every Role or RoleBinding of the cluster with these labels. The objects of one page at a time are in
     /// memory.
     pub async fn grants<T: Send>(
         &self,
