@@ -1,9 +1,8 @@
 //! Authentication and authorization of callers, by reviews of the API server.
 //!
-//! RBAC's yes about a namespace is read from the own index. Every other positive answer is cached for a short time, so that a
-//! caller is not reviewed for each question. Of the negative
-//! answers, only a failed token review is cached, for a few seconds. A denied namespace is not cached, because the
-//! permission may be granted at any time.
+//! RBAC's yes about a namespace is read from the own index. Every other positive answer is cached for a short time, so that
+//! a caller is not reviewed for each question. Of the negative answers, only a failed token review is cached, for a few
+//! seconds. A denied namespace is not cached, because the permission may be granted at any time.
 //!
 //! Every client that reaches the port can send tokens. A token that cannot be for this service is not reviewed. Known
 //! callers have reviews set aside for them, however many unknown tokens are sent.

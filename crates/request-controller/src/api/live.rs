@@ -135,22 +135,26 @@ impl Live {
     pub async fn policies<T: Send>(
         &self,
         namespace: &str,
-        keep: impl FnMut(Result<AccessPolicy, Box<Unreadable>>) -> Option<T> + Send,
+        mut keep: impl FnMut(Result<AccessPolicy, Box<Unreadable>>) -> Option<T> + Send,
     ) -> Result<Vec<T>, CallError> {
         let api = Api::namespaced(self.client.clone(), namespace);
         let call = format!("list accesspolicies in {namespace}");
-        self.page_by_page(POLICY_PAGE, call, &api, keep).await
+        let pages = Pages::of(POLICY_PAGE, ListParams::default());
+        self.page_by_page(pages, call, api, |it| keep(readable(it)))
+            .await
     }
 
     /// Lists the requests of the cluster and collects the results of `keep`. There may be thousands, so at most one
     /// page of them is in memory.
     pub async fn requests<T: Send>(
         &self,
-        keep: impl FnMut(Result<AccessRequest, Box<Unreadable>>) -> Option<T> + Send,
+        mut keep: impl FnMut(Result<AccessRequest, Box<Unreadable>>) -> Option<T> + Send,
     ) -> Result<Vec<T>, CallError> {
         let api = Api::all(self.client.clone());
         let call = "list accessrequests".to_owned();
-        self.page_by_page(SWEEP_PAGE, call, &api, keep).await
+        let pages = Pages::of(SWEEP_PAGE, ListParams::default());
+        self.page_by_page(pages, call, api, |it| keep(readable(it)))
+            .await
     }
 
     /// A Role or a RoleBinding.
@@ -175,29 +179,19 @@ impl Live {
         labels: &str,
         mut keep: impl FnMut(&Managed) -> T + Send,
     ) -> Result<Vec<T>, CallError> {
-        match kind {
-            GrantKind::Role => self.managed(kind, labels, |it| keep(&role(it))).await,
-            GrantKind::RoleBinding => self.managed(kind, labels, |it| keep(&binding(it))).await,
-        }
-    }
-
-    async fn managed<K, T: Send>(
-        &self,
-        kind: GrantKind,
-        labels: &str,
-        mut keep: impl FnMut(Guarded<K>) -> T + Send,
-    ) -> Result<Vec<T>, CallError>
-    where
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send,
-    {
-        let api: Api<Guarded<K>> = Api::all(self.client.clone());
+        let pages = Pages::of(SWEEP_PAGE, ListParams::default().labels(labels));
         let call = format!("list managed {}s", kind.as_str());
-        let mut kept = Vec::new();
-        let mut pages = Pages::of(SWEEP_PAGE, ListParams::default().labels(labels));
-        while let Some(page) = pages.next(&self.policy, &call, &api).await? {
-            kept.extend(page.into_iter().map(&mut keep));
+        let client = self.client.clone();
+        match kind {
+            GrantKind::Role => {
+                let keep = |it: Guarded<Role>| Some(keep(&role(it)));
+                self.page_by_page(pages, call, Api::all(client), keep).await
+            }
+            GrantKind::RoleBinding => {
+                let keep = |it: Guarded<RoleBinding>| Some(keep(&binding(it)));
+                self.page_by_page(pages, call, Api::all(client), keep).await
+            }
         }
-        Ok(kept)
     }
 
     /// Since when an admission rule keeps the creators of pipeline runs true. None if no such rule refuses anything.
@@ -297,25 +291,28 @@ impl Live {
             .await
     }
 
-    async fn page_by_page<K, T: Send>(
+    /// Collects the results of `keep` for all objects of a list. The objects of one page at a time are in memory.
+    async fn page_by_page<O, T: Send>(
         &self,
-        page: u32,
+        mut pages: Pages,
         call: String,
-        api: &Api<Guarded<K, Strict>>,
-        mut keep: impl FnMut(Result<K, Box<Unreadable>>) -> Option<T> + Send,
+        api: Api<O>,
+        mut keep: impl FnMut(O) -> Option<T> + Send,
     ) -> Result<Vec<T>, CallError>
     where
-        K: Clone + Debug + Send,
-        Strict: Parse<K>,
+        O: Clone + Debug + DeserializeOwned + Send,
     {
         let mut kept = Vec::new();
-        let mut pages = Pages::of(page, ListParams::default());
-        while let Some(page) = pages.next(&self.policy, &call, api).await? {
-            let objects = page.into_iter().map(|it| it.object.map_err(Box::new));
-            kept.extend(objects.filter_map(&mut keep));
+        while let Some(page) = pages.next(&self.policy, &call, &api).await? {
+            kept.extend(page.into_iter().filter_map(&mut keep));
         }
         Ok(kept)
     }
+}
+
+/// The object, or the reason why it is unreadable.
+fn readable<K>(guarded: Guarded<K, Strict>) -> Result<K, Box<Unreadable>> {
+    guarded.object.map_err(Box::new)
 }
 
 /// Converts a Role into a managed object.

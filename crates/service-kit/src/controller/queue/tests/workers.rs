@@ -1,4 +1,4 @@
-//! Many workers that wait: who is woken by what.
+//! Many workers that wait, and those of them that a change wakes.
 
 use std::{
     pin::Pin,
