@@ -426,14 +426,25 @@ async fn objects_that_no_check_counts_by_their_state_are_never_written() {
         "{outcome:?}"
     );
     cluster.put(change("chg-42", Some("pending")));
+    let mut of_no_pod = change("chg-77", Some("pending"));
+    of_no_pod["metadata"]["labels"] = json!({});
+    cluster.put(of_no_pod);
     cluster.policy(|it| {
         let check = &mut it["spec"]["checkGrantedPermission"]["spec"]["checks"][0];
         check["state"] = json!({"rego": "package approval\noutput := {\"state\": \"pending\"}"});
     });
-    for target in ["changerequest/chg-42", "pod/build-1"] {
-        let outcome = cluster.run(&["approve", target, "-n", "team-a"]).await;
-        assert_eq!(outcome.exit.code(), 1, "{target}: {outcome:?}");
+    for change in ["chg-42", "chg-77"] {
+        let target = format!("changerequest/{change}");
+        let args = ["approve", &target, "-n", "team-a", "--yes"];
+        let outcome = cluster.run(&args).await;
+        assert_eq!(outcome.exit.code(), 1, "{outcome:?}");
+        let told = format!("a Rego module decides by the fields of ChangeRequest team-a/{change}");
+        assert!(outcome.errors.contains(&told), "{outcome:?}");
     }
+    let (outcome, _) = cluster
+        .asked(&["approve", "pod/build-1", "-n", "team-a"], Consent::Given)
+        .await;
+    assert_eq!(outcome.exit.code(), 1, "{outcome:?}");
     assert_eq!(writes(&cluster.server), Vec::<String>::new());
 }
 
@@ -1092,6 +1103,9 @@ async fn kinds_and_versions_that_there_are_not_break_no_lookup() {
 async fn an_object_that_only_modules_look_at_is_not_written_for_another_policy() {
     let cluster = Cluster::waiting();
     cluster.put(change("chg-42", Some("pending")));
+    let mut of_no_pod = change("chg-77", Some("pending"));
+    of_no_pod["metadata"]["labels"] = json!({});
+    cluster.put(of_no_pod);
     cluster.policy(|it| {
         let check = &mut it["spec"]["checkGrantedPermission"]["spec"]["checks"][0];
         check["state"] = json!({"rego": "package approval\noutput := {\"state\": \"pending\"}"});
