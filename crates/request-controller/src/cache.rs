@@ -272,6 +272,14 @@ impl State {
         Arc::clone(self.knowledge.shared())
     }
 
+    /// Whether the pod of a request is known, and not finished.
+    #[must_use]
+    pub fn has_living_pod(&self, pod: &Name, uid: Option<&str>) -> bool {
+        let known = self.pods.get(pod);
+        let known = known.filter(|it| Some(it.uid.as_str()) == uid);
+        known.is_some_and(|it| it.facts.as_ref().is_none_or(|facts| !facts.finished))
+    }
+
     /// A number that changes whenever the set of wanted kinds may have changed.
     #[must_use]
     pub const fn revision(&self) -> u64 {

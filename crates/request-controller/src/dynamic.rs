@@ -451,7 +451,7 @@ mod tests {
         ] {
             let server = ApiServer::new();
             if let Some(answer) = answer {
-                server.refuse("GET configmaps", answer);
+                server.refuse("LIST configmaps", answer);
             }
             let said = match find(&server.client(), &kind).await {
                 Some(FoundKind::Readable(resource)) if resource.plural == "configmaps" => {

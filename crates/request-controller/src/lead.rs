@@ -1,5 +1,5 @@
 //! The work of the leader of a shard, in its order: a sweep, which needs no cache, then the requests with a grant, then everything
-//! else.
+//! else. A replica with complete caches revokes before its sweep, whose lists take seconds in a large cluster.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +11,7 @@ use service_kit::{
         leader::{Leader, about, wait_until},
         queue::{Queue, Urgency},
     },
-    readiness::{Readiness, ReadinessPart},
+    readiness::{Readiness, ReadinessPart, Status},
     report,
     retry::Backoff,
 };
@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::{
     api::Name,
-    cache::{Job, KindState},
+    cache::{Job, KindState, State},
     reconcile::Reconciler,
     sweep::{Swept, sweep},
     watches::Caches,
@@ -78,6 +78,11 @@ impl Leading {
             of_grants,
             complete,
         } = &self.caches;
+        if complete.status() == Status::Ready {
+            // Requests that wait for a grant are looked at only after the sweep.
+            self.wake_without_pod();
+            self.queue().open(Urgency::Urgent);
+        }
         let mut last = self.swept(Duration::ZERO).await;
         self.caches_known(of_grants, &mut last, |_| ()).await;
         kinds_known(&self.reconciler).await;
@@ -140,17 +145,36 @@ impl Leading {
 
     /// Wakes all requests of the shard with a grant.
     fn wake_holding(&self) {
-        let holding: Vec<_> = {
-            let state = self.reconciler.world.read();
-            let all = state.requests.all().into_iter();
-            all.filter(|it| self.is_ours(it) && state.requests.holds(it))
-                .collect()
-        };
+        let holding = self.holding(|_, _| true);
         info!(
             requests = holding.len(),
             "looking at everything that holds something"
         );
-        for name in holding {
+        self.wake_urgent(holding);
+    }
+
+    /// Wakes the requests of the shard with a grant whose pod ended while no process led.
+    fn wake_without_pod(&self) {
+        let is_over = |state: &State, name: &Name| {
+            let head = state.requests.head(name);
+            head.is_some_and(|it| !state.has_living_pod(&it.pod, it.pod_uid.as_deref()))
+        };
+        let over = self.holding(is_over);
+        info!(requests = over.len(), "revoking where the pod has ended");
+        self.wake_urgent(over);
+    }
+
+    /// The requests of the shard with a grant for which this is true.
+    fn holding(&self, wanted: impl Fn(&State, &Name) -> bool) -> Vec<Name> {
+        let state = self.reconciler.world.read();
+        let holding = |it: &Name| self.is_ours(it) && state.requests.holds(it);
+        let mut all = state.requests.all();
+        all.retain(|it| holding(it) && wanted(&state, it));
+        all
+    }
+
+    fn wake_urgent(&self, names: Vec<Name>) {
+        for name in names {
             self.queue().wake(Job::Request(name), Urgency::Urgent);
         }
     }

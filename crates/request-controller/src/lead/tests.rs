@@ -1,9 +1,10 @@
 use std::{sync::Arc, time::Duration};
 
 use connectors_api::access_policy::ObjectKind;
+use http::StatusCode;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ApiResource;
-use serde_json::json;
+use serde_json::{Value, json};
 use service_kit::{
     controller::{
         leader,
@@ -56,17 +57,21 @@ fn start(controller: &Arc<Reconciler>) -> Led {
     start_with(controller, caches)
 }
 
+fn leading(controller: &Arc<Reconciler>, caches: Caches) -> Leading {
+    Leading {
+        reconciler: Arc::clone(controller),
+        shard: 0,
+        caches,
+        every: Duration::from_mins(5),
+    }
+}
+
 fn start_with(controller: &Arc<Reconciler>, caches: Caches) -> Led {
     let (readiness, start) = Readiness::starting();
     let (leadership, known) = watch::channel(Leadership::Follower);
     let mut tasks = Tasks::new();
     let leading = leader::follow(
-        Leading {
-            reconciler: Arc::clone(controller),
-            shard: 0,
-            caches,
-            every: Duration::from_mins(5),
-        },
+        leading(controller, caches),
         known,
         readiness.part("first sweep"),
         tasks.stop(),
@@ -104,6 +109,17 @@ fn stray(cluster: &Cluster) {
     );
 }
 
+/// A request without a grant, whose first look writes its end.
+fn ask_for_a_pod_that_is_gone(cluster: &Cluster) {
+    let mut asks = cluster.server.named("accessrequests", "request").unwrap();
+    asks["metadata"]["name"] = "another".into();
+    asks["metadata"]["uid"] = "another-uid".into();
+    asks["spec"]["connectorRef"]["name"] = "missing".into();
+    asks["spec"]["context"]["objectRef"]["name"] = "gone".into();
+    asks.as_object_mut().unwrap().remove("status");
+    cluster.server.put("accessrequests", asks);
+}
+
 fn leader() -> Leadership {
     Leadership::Leader {
         until: Instant::now() + Duration::from_secs(10),
@@ -117,22 +133,19 @@ async fn a_new_leader_sweeps_then_takes_back_then_does_the_rest() {
     cluster.server.change("pods", "run-deploy-pod", |pod| {
         pod["status"]["phase"] = "Failed".into();
     });
-    let mut waiting = cluster.server.named("accessrequests", "request").unwrap();
-    waiting["metadata"]["name"] = "another".into();
-    waiting["metadata"]["uid"] = "another-uid".into();
-    waiting["spec"]["connectorRef"]["name"] = "missing".into();
-    waiting["spec"]["context"]["objectRef"]["name"] = "gone".into();
-    waiting.as_object_mut().unwrap().remove("status");
-    cluster.server.put("accessrequests", waiting);
+    ask_for_a_pod_that_is_gone(&cluster);
 
     let controller = Arc::new(cluster.controller());
-    let led = start(&controller);
+    let (caches, all_taken) = Caches::starting();
+    let led = start_with(&controller, caches);
     sleep(Duration::from_secs(1)).await;
     assert!(cluster.server.writes().is_empty(), "nobody leads yet");
     assert_ne!(led.readiness.status(), Status::Ready);
 
     led.leadership.send_replace(leader());
-    sleep(Duration::from_secs(5)).await;
+    sleep(Duration::from_secs(1)).await;
+    all_taken.into_iter().for_each(ReadinessPart::ready);
+    sleep(Duration::from_secs(4)).await;
     assert_eq!(led.readiness.status(), Status::Ready);
     let writes = cluster.server.writes();
     let at = |wanted: &str| {
@@ -142,6 +155,68 @@ async fn a_new_leader_sweeps_then_takes_back_then_does_the_rest() {
     assert_eq!(at("DELETE roles car-stray"), 0);
     assert!(at("DELETE rolebindings car-request-uid") < at("PUT accessrequests/status another"));
     assert!(cluster.managed().is_empty());
+}
+
+/// The lists of a sweep take seconds in a large cluster.
+#[tokio::test(start_paused = true)]
+async fn a_replica_with_complete_caches_revokes_before_its_first_sweep() {
+    let ends: [fn(&Cluster); 2] = [
+        |cluster| {
+            let end = |pod: &mut Value| pod["status"]["phase"] = "Succeeded".into();
+            cluster.server.change("pods", "run-deploy-pod", end);
+        },
+        |cluster| cluster.server.remove("pods", "run-deploy-pod"),
+    ];
+    for end in ends {
+        let cluster = Cluster::granted().await;
+        end(&cluster);
+        ask_for_a_pod_that_is_gone(&cluster);
+        let controller = Arc::new(cluster.controller());
+        let refused = StatusCode::INTERNAL_SERVER_ERROR;
+        cluster.server.refuse("LIST roles", refused);
+        let led = start(&controller);
+        led.leadership.send_replace(Leadership::Leader {
+            until: Instant::now() + Duration::from_hours(1),
+        });
+        sleep(Duration::from_secs(2)).await;
+        assert!(cluster.managed().is_empty());
+        sleep(Duration::from_mins(5)).await;
+        let other = || cluster.server.named("accessrequests", "another").unwrap();
+        assert_eq!(other()["status"], Value::Null, "it waits for the sweep");
+        assert_ne!(led.readiness.status(), Status::Ready);
+        cluster.server.accept();
+        sleep(Duration::from_mins(1)).await;
+        assert_ne!(other()["status"], Value::Null);
+        assert_eq!(led.readiness.status(), Status::Ready);
+    }
+}
+
+/// There may be ten thousand with a grant.
+#[tokio::test]
+async fn only_requests_that_hold_something_and_lost_their_pod_are_looked_at_before_the_sweep() {
+    let ends: [fn(&Cluster); 4] = [
+        |_| {},
+        |cluster| {
+            let end = |pod: &mut Value| pod["status"]["phase"] = "Failed".into();
+            cluster.server.change("pods", "run-deploy-pod", end);
+        },
+        |cluster| cluster.server.remove("pods", "run-deploy-pod"),
+        |cluster| {
+            let replace = |pod: &mut Value| pod["metadata"]["uid"] = "another-pod".into();
+            cluster.server.change("pods", "run-deploy-pod", replace);
+        },
+    ];
+    let mut woken = Vec::new();
+    for end in ends {
+        let cluster = Cluster::granted().await;
+        ask_for_a_pod_that_is_gone(&cluster);
+        end(&cluster);
+        let controller = Arc::new(cluster.controller());
+        let (caches, _parts) = Caches::starting();
+        leading(&controller, caches).wake_without_pod();
+        woken.push(controller.queues.of(0).depth());
+    }
+    assert_eq!(woken, [0, 1, 1, 1]);
 }
 
 /// The lists are those of another shard of the process.
@@ -174,9 +249,7 @@ async fn strays_go_again_and_again_while_a_kind_is_not_served_and_nothing_else_b
         assert!(cluster.server.all("roles").is_empty());
     }
     // What cannot be removed is tried again soon.
-    cluster
-        .server
-        .refuse("DELETE roles", http::StatusCode::FORBIDDEN);
+    cluster.server.refuse("DELETE roles", StatusCode::FORBIDDEN);
     stray(&cluster);
     sleep(Duration::from_mins(6)).await;
     assert_eq!(cluster.server.all("roles").len(), 1);
@@ -235,11 +308,11 @@ async fn grants_end_before_accounts_and_namespaces_are_listed_and_none_begins() 
     sleep(Duration::from_mins(1)).await;
     assert!(cluster.managed().is_empty());
     let other = || cluster.server.named("accessrequests", "another").unwrap();
-    assert_eq!(other()["status"], serde_json::Value::Null);
+    assert_eq!(other()["status"], Value::Null);
     assert_ne!(led.readiness.status(), Status::Ready);
     complete.ready();
     sleep(Duration::from_mins(1)).await;
-    assert_ne!(other()["status"], serde_json::Value::Null);
+    assert_ne!(other()["status"], Value::Null);
     assert_eq!(led.readiness.status(), Status::Ready);
 }
 
@@ -331,9 +404,7 @@ async fn a_kind_of_which_nobody_says_anything_holds_no_leader_up() {
     let listing = KindState::Listing(ApiResource::erase::<ConfigMap>(&()));
     for state in [None, Some(KindState::Starting), Some(listing)] {
         let cluster = Cluster::granted().await;
-        cluster.server.change("pods", "run-deploy-pod", |pod| {
-            pod["status"]["phase"] = "Succeeded".into();
-        });
+        cluster.approval("rejected");
         let mut other = cluster.server.named("accesspolicies", "p").unwrap();
         other["metadata"]["name"] = "q".into();
         other["metadata"]["uid"] = "q-uid".into();

@@ -7,6 +7,7 @@ use std::{
 };
 
 use connectors_api::{AccessRequest, labels, names};
+use futures::future::try_join_all;
 use service_kit::{
     clock::Clock,
     retry::CallError,
@@ -100,10 +101,9 @@ impl ListedGrant {
 }
 
 async fn list(live: &Live, world: &World, clock: &Clock) -> Result<SweepFound, CallError> {
-    let mut managed = Vec::new();
-    for kind in GrantKind::ALL {
-        managed.extend(live.grants(kind, &ours(), ListedGrant::of).await?);
-    }
+    let ours = ours();
+    let lists = GrantKind::ALL.map(|kind| live.grants(kind, &ours, ListedGrant::of));
+    let managed: Vec<_> = try_join_all(lists).await?.into_iter().flatten().collect();
     let mut of_requests: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (number, object) in managed.iter().enumerate() {
         let of_request = of_requests.entry(object.kept.request()).or_default();
@@ -150,9 +150,6 @@ fn is_without_pod(world: &World, request: &AccessRequest) -> bool {
     if !holds(request) {
         return false;
     }
-    let state = world.read();
     let uid = request.spec.context.object_ref.uid.as_deref();
-    let pod = state.pods.get(&pod_of(request));
-    pod.filter(|it| Some(it.uid.as_str()) == uid)
-        .is_none_or(|it| it.facts.as_ref().is_some_and(|facts| facts.finished))
+    !world.read().has_living_pod(&pod_of(request), uid)
 }

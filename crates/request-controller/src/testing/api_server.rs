@@ -137,7 +137,7 @@ impl ApiServer {
         self.store().kept.insert(name.to_owned());
     }
 
-    /// Refuses every write that begins with this text.
+    /// Refuses every call that begins with this text: verb, plural and name. Of lists the verb is LIST.
     pub(crate) fn refuse(&self, write: &'static str, answer: StatusCode) {
         self.store().refused.insert(write, Some(answer));
     }
@@ -315,8 +315,12 @@ impl Store {
         let name = segments.get(1).map_or(in_body, |name| *name).to_owned();
         let key = (group_version, plural.clone(), namespace, name.clone());
         let is_status = segments.get(2) == Some(&"status");
+        let verb = match *method {
+            Method::GET if segments.len() == 1 => "LIST",
+            _ => method.as_str(),
+        };
         let write = format!(
-            "{method} {plural}{} {name}",
+            "{verb} {plural}{} {name}",
             if is_status { "/status" } else { "" }
         );
         let mut refused = self.refused.iter();

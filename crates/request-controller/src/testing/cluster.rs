@@ -45,10 +45,10 @@ use crate::{
     evaluator::{Evaluator, Unanswered, mount_access},
     events::Events,
     metrics::{Metrics, RequestGauges},
-    observe::{Observer, gated_since},
+    observe::{Observer, gated_since, pod_facts},
     plan::Terms,
     reconcile::{ReconcileError, Reconciler},
-    seen::{ConnectorSeen, GrantKind, MountAccess, PodFacts, StandingSeen},
+    seen::{ConnectorSeen, GrantKind, MountAccess, StandingSeen},
     shards::{JobQueues, LeadsNamespace, ShardCount},
     sweep::reads::SweepReads,
 };
@@ -575,15 +575,12 @@ impl Cluster {
         }
         for pod in self.server.all("pods") {
             let typed: Pod = serde_json::from_value(pod.clone()).unwrap();
+            let facts = pod_facts(&typed);
             let cached = PodCached {
                 gated_since: gated_since(&typed),
                 uid: typed.metadata.uid.unwrap(),
                 version: typed.metadata.resource_version.unwrap(),
-                facts: Some(PodFacts {
-                    finished: pod["status"]["phase"] == "Succeeded",
-                    terminating: typed.metadata.deletion_timestamp.is_some(),
-                    account: typed.spec.unwrap().service_account_name.unwrap(),
-                }),
+                facts: Some(facts),
             };
             let _ = state.pod(&name(&pod), Some(cached));
         }

@@ -192,7 +192,7 @@ async fn the_caches_have_everything_once_each_list_was_received() {
 
 #[tokio::test(start_paused = true)]
 async fn what_may_end_is_known_before_accounts_and_namespaces_are_listed() {
-    for unlisted in ["GET serviceaccounts", "GET namespaces"] {
+    for unlisted in ["LIST serviceaccounts", "LIST namespaces"] {
         let cluster = Cluster::granted().await;
         cluster
             .server
