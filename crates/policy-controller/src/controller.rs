@@ -166,7 +166,7 @@ pub fn start(
     let leading = leader::follow(
         Leading {
             reconciler: Arc::clone(&reconciler),
-            caches,
+            caches: caches.clone(),
             every: sweep_every,
         },
         election.leadership(),
@@ -176,7 +176,7 @@ pub fn start(
     tasks.spawn_infallible("leading", leading);
     let follow = gauges.follow(Arc::clone(&reconciler), stop);
     tasks.spawn_infallible("gauges", follow);
-    work(tasks, &reconciler, election);
+    work(tasks, &reconciler, election.preparing(caches));
     Ok(())
 }
 

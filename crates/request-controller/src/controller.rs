@@ -196,6 +196,8 @@ pub fn start(
         );
         tasks.spawn_infallible("leading", leading);
     }
+    let elections = elections.into_iter();
+    let elections = elections.map(|it| it.preparing(caches.complete.clone()));
     work(tasks, &reconciler, elections, &lanes);
     Ok(())
 }
@@ -334,7 +336,7 @@ impl Controller for ShardWorkers {
 fn work(
     tasks: &mut Tasks,
     reconciler: &Arc<Reconciler>,
-    elections: Vec<Election>,
+    elections: impl Iterator<Item = Election>,
     [urgent, normal]: &[Handle; 2],
 ) {
     let lanes = [
@@ -345,7 +347,7 @@ fn work(
         let places = FairLimiter::new(workers, workers / 2);
         (urgency, workers, threads, places)
     });
-    for (shard, election) in elections.into_iter().enumerate() {
+    for (shard, election) in elections.enumerate() {
         let mut all = Vec::new();
         for (urgency, workers, threads, places) in &lanes {
             let lane = Arc::new(ShardWorkers {

@@ -19,7 +19,10 @@ use tokio::{
 };
 
 use super::{Election, Leadership, LeaseTerms, TermsError, record};
-use crate::fake_api::{self, Answer, answer, body, refusal};
+use crate::{
+    fake_api::{self, Answer, answer, body, refusal},
+    readiness::{Readiness, ReadinessPart},
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -75,6 +78,15 @@ impl Server {
         (client, cut)
     }
 
+    /// A candidate whose caches are incomplete, and the part that they miss.
+    fn stand_unprepared(&self, identity: &str) -> (Standing, ReadinessPart) {
+        let (client, cut) = self.client();
+        let (caches, part) = Readiness::starting();
+        let terms = LeaseTerms::default();
+        let election = Election::new(client, "ns", "controller", identity, terms);
+        (Standing::of(election.preparing(caches), cut), part)
+    }
+
     fn stand(&self, identity: &str) -> Standing {
         let (client, cut) = self.client();
         Standing::with(client, cut, identity)
@@ -92,6 +104,10 @@ struct Standing {
 impl Standing {
     fn with(client: Client, cut: Arc<AtomicBool>, identity: &str) -> Self {
         let election = Election::new(client, "ns", "controller", identity, LeaseTerms::default());
+        Self::of(election, cut)
+    }
+
+    fn of(election: Election, cut: Arc<AtomicBool>) -> Self {
         let leadership = election.leadership();
         let (release, released) = oneshot::channel::<()>();
         let task = tokio::spawn(election.run(async {
@@ -235,6 +251,48 @@ async fn a_released_lease_is_taken_without_waiting_for_its_end() {
     assert!(!first.leadership.borrow().is_leader());
     assert_eq!(server.holder(), None);
     assert!(second.until(true).await <= SECOND * 2);
+}
+
+/// A container that restarts is faster than the next look of another replica.
+#[tokio::test(start_paused = true)]
+async fn a_free_lease_is_taken_by_the_process_whose_caches_are_complete() {
+    let server = Server::default();
+    let mut first = server.stand("first");
+    first.until(true).await;
+    let mut second = server.stand("second");
+    sleep(SECOND / 2).await;
+    first.release.send(()).unwrap();
+    first.task.await.unwrap();
+    let (again, _part) = server.stand_unprepared("first");
+    assert!(second.until(true).await <= SECOND * 2);
+    sleep(SECOND * 10).await;
+    assert!(second.leads() && !again.leads());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_without_others_leads_when_its_caches_are_complete_or_after_some_time() {
+    for (complete_after, expected) in [(1, SECOND), (100, SECOND * 4)] {
+        let server = Server::default();
+        let (mut only, part) = server.stand_unprepared("only");
+        let completed = tokio::spawn(async move {
+            sleep(SECOND * complete_after).await;
+            part.ready();
+        });
+        assert_eq!(only.until(true).await, expected);
+        sleep(SECOND * 200).await;
+        completed.await.unwrap();
+        assert!(only.leads());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_process_goes_on_with_its_own_lease_before_its_caches_are_complete() {
+    let server = Server::default();
+    let mut first = server.stand("pod-1");
+    first.until(true).await;
+    first.task.abort();
+    let (mut again, _part) = server.stand_unprepared("pod-1");
+    assert_eq!(again.until(true).await, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
