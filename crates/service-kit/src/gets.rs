@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use kube::api::PartialObjectMeta;
+use kube::api::{GetParams, PartialObjectMeta};
 use kube::{Api, Error, Resource, Result};
 use serde::de::DeserializeOwned;
 
@@ -19,6 +19,14 @@ where
     K: Clone + DeserializeOwned + Debug,
 {
     if_there(api.get(name).await)
+}
+
+/// The same, no older than a version that the caller has seen. The API server answers from its memory, without etcd.
+pub async fn find_since<K>(api: &Api<K>, name: &str, version: &str) -> Result<Option<K>>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    if_there(api.get_with(name, &GetParams::at(version)).await)
 }
 
 /// The same for the metadata alone.

@@ -107,6 +107,24 @@ impl Live {
         self.object(&ApiResource::erase::<Pod>(&()), name).await
     }
 
+    /// The same, no older than a version that the caches have seen.
+    pub async fn pod_since(
+        &self,
+        name: &Name,
+        version: &str,
+    ) -> Result<Option<Result<Value, Box<Unreadable>>>, CallError> {
+        let kind = ApiResource::erase::<Pod>(&());
+        let api: Api<Guarded<DynamicObject>> =
+            Api::namespaced_with(self.client.clone(), &name.namespace, &kind);
+        let call = format!("get Pod {name} since version {version}");
+        let found = self
+            .policy
+            .call(call, || gets::find_since(&api, &name.name, version))
+            .await?;
+        let read = |object: DynamicObject| whole(object, &kind);
+        Ok(found.map(|it| it.object.map(read).map_err(Box::new)))
+    }
+
     /// The metadata of a connector.
     pub async fn connector(&self, name: &Name) -> MaybeObject<connector::Selectable> {
         self.get::<connector::Selectable, Labelled>(name).await

@@ -83,13 +83,14 @@ impl Observer {
     }
 
     /// The pod, and all its fields if they are needed. Only the API server can say that a pod is gone: the cache may
-    /// not have received the pod yet.
+    /// not have received the pod yet. If it has, its version or a later one is enough for a look from the caches.
     pub(super) async fn pod(
         &self,
         request: &AccessRequest,
         via: Via,
     ) -> Result<(PodSeen, Option<Value>), ObserveError> {
         let (name, uid) = pod_and_uid(request);
+        let mut known = None;
         if via == Via::Caches {
             let cached = self.world.read().pods.get(&name).cloned();
             let cached = cached.filter(|it| it.uid == uid);
@@ -100,9 +101,14 @@ impl Observer {
                 if let Some(whole) = self.pods.get(uid, &version) {
                     return Ok((PodSeen::There(facts), Some(whole)));
                 }
+                known = Some(version);
             }
         }
-        Ok(match self.live.pod(&name).await? {
+        let read = match known {
+            Some(version) => self.live.pod_since(&name, &version).await?,
+            None => self.live.pod(&name).await?,
+        };
+        Ok(match read {
             Some(Ok(mut pod)) if text(&pod, "/metadata/uid") == Some(uid) => {
                 without_managed_fields(&mut pod);
                 let facts = facts(&pod);

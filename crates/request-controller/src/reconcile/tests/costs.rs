@@ -10,7 +10,7 @@ use connectors_api::AccessRequest;
 use http::{Method, Request};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{
     end_pod, grant_name,
@@ -57,6 +57,42 @@ fn reader(
         2,
     );
     (controller, read)
+}
+
+/// A read of the newest version goes to etcd. A new leader reads the pods of all requests with a grant.
+#[tokio::test]
+async fn a_look_from_the_caches_reads_the_pod_from_the_memory_of_the_api_server() {
+    let cluster = Cluster::granted().await;
+    let pods = Arc::new(Mutex::new(Vec::new()));
+    let (behind, noted) = (cluster.server.client(), Arc::clone(&pods));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (behind, noted) = (behind.clone(), Arc::clone(&noted));
+        async move {
+            if request.uri().path().contains("/pods/") {
+                let query = request.uri().query().unwrap_or_default();
+                noted
+                    .lock()
+                    .unwrap()
+                    .push(query.trim_start_matches('&').to_owned());
+            }
+            Ok::<_, Infallible>(behind.send(request).await.unwrap())
+        }
+    });
+    let mut controller = cluster.controller();
+    cluster.reads_by(&mut controller, Client::new(service, "default"), ONCE);
+    let name = Cluster::request();
+    let look = || controller.request(&name, Instant::now());
+    look().await.unwrap();
+    let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
+    let version = pod["metadata"]["resourceVersion"].as_str().unwrap();
+    let known = format!("resourceVersion={version}");
+    assert_eq!(*pods.lock().unwrap(), [known.as_str()]);
+    // The next look from the caches reads none. What takes a grant back is decided on the newest version.
+    cluster.approval("rejected");
+    cluster.fill_objects(&controller);
+    look().await.unwrap();
+    assert!(cluster.managed().is_empty());
+    assert_eq!(*pods.lock().unwrap(), [known.as_str(), ""]);
 }
 
 /// A list waits for the memory of the API server, and has each policy of the namespace in it.
