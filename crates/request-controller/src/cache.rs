@@ -7,12 +7,10 @@
 mod gated;
 mod grants;
 mod index;
-mod interner;
 mod kept_request;
 mod kind_objects;
 mod kinds;
 mod links;
-mod packed_text;
 mod policies;
 mod request_room;
 mod requests;

@@ -1,4 +1,4 @@
-//! A check object, kept as text: its size in memory is then about its size on the wire.
+//! A check object, kept as text: its size in memory is then about its size on the wire, and less in a cache.
 //!
 //! A tree of values takes twenty times the memory of its text, so only one tree is in memory at a time. Of an object
 //! that is too large to be a check, only the metadata is parsed.
@@ -14,10 +14,92 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use service_kit::watches::{Parse, Plain};
 
+use crate::{interner::Interner, packed_text::PackedText};
+
 /// The limit of a check object, without `managedFields`. No approval needs more text.
 pub const LARGEST: usize = 256 * 1024;
 /// Longer texts are not parsed at all. The factor is for `managedFields`, which repeat the fields.
 const LONGEST: usize = 2 * LARGEST;
+/// The limit of a text that a cache packs, under its lock.
+const LONGEST_PACKED: usize = 8 * 1024;
+
+/// The text of a check object. It is shared by everything that has the object.
+#[derive(Clone, Debug)]
+pub struct CheckText(Arc<TextForm>);
+
+#[derive(Debug)]
+enum TextForm {
+    Whole(Box<str>),
+    Packed { text: PackedText, length: usize },
+}
+
+impl From<String> for CheckText {
+    fn from(text: String) -> Self {
+        Self(Arc::new(TextForm::Whole(text.into())))
+    }
+}
+
+impl CheckText {
+    /// The text.
+    #[must_use]
+    pub fn read(&self) -> Cow<'_, str> {
+        match &*self.0 {
+            TextForm::Whole(text) => Cow::Borrowed(text),
+            TextForm::Packed { text, .. } => Cow::Owned(text.text()),
+        }
+    }
+
+    /// The bytes of the text.
+    #[must_use]
+    pub fn bytes(&self) -> Cow<'_, [u8]> {
+        match self.read() {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        }
+    }
+
+    /// The number of its bytes.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        match &*self.0 {
+            TextForm::Whole(text) => text.len(),
+            TextForm::Packed { length, .. } => *length,
+        }
+    }
+
+    /// The most memory that it takes.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        match &*self.0 {
+            TextForm::Whole(text) => text.len(),
+            TextForm::Packed { text, .. } => text.bytes(),
+        }
+    }
+
+    /// True for the text of the same read of an object.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    fn packed(&self, shapes: &mut Interner<str>) -> Self {
+        match &*self.0 {
+            TextForm::Whole(text) if text.len() <= LONGEST_PACKED => {
+                Self(Arc::new(TextForm::Packed {
+                    text: PackedText::of(text, shapes),
+                    length: text.len(),
+                }))
+            }
+            TextForm::Whole(_) | TextForm::Packed { .. } => self.clone(),
+        }
+    }
+
+    fn release(&self, shapes: &mut Interner<str>) {
+        if let TextForm::Packed { text, .. } = &*self.0 {
+            text.release(shapes);
+        }
+    }
+}
 
 /// An object of some kind.
 #[derive(Clone, Debug)]
@@ -26,9 +108,9 @@ pub struct CheckObject {
     uid: Option<Box<str>>,
     is_going: bool,
     /// In the order of their keys.
-    labels: Box<[(Box<str>, Box<str>)]>,
+    labels: Box<[(Arc<str>, Arc<str>)]>,
     /// The object as JSON without `managedFields`. None if it is too large to be a check.
-    text: Option<Arc<str>>,
+    text: Option<CheckText>,
 }
 
 /// An object with the metadata by which a watch or a list names it.
@@ -52,8 +134,23 @@ struct MetadataOnly {
 impl CheckObject {
     /// The object as JSON, if it is small enough to be a check.
     #[must_use]
-    pub const fn text(&self) -> Option<&Arc<str>> {
+    pub const fn text(&self) -> Option<&CheckText> {
         self.text.as_ref()
+    }
+
+    /// The same object with a text that shares what it has in common with others.
+    pub(crate) fn packed(&self, shapes: &mut Interner<str>) -> Self {
+        Self {
+            text: self.text.as_ref().map(|it| it.packed(shapes)),
+            ..self.clone()
+        }
+    }
+
+    /// The object leaves the cache that has packed it.
+    pub(crate) fn release(&self, shapes: &mut Interner<str>) {
+        if let Some(text) = &self.text {
+            text.release(shapes);
+        }
     }
 
     /// Whether it is being deleted, which counts as deleted.
@@ -75,10 +172,26 @@ impl CheckObject {
         labels.map(|(key, value)| (key.as_ref(), value.as_ref()))
     }
 
+    /// The same object with labels that share their texts. They are its own labels in their order.
+    #[must_use]
+    pub fn with_labels(&self, labels: impl Iterator<Item = (Arc<str>, Arc<str>)>) -> Self {
+        Self {
+            labels: labels.collect(),
+            ..self.clone()
+        }
+    }
+
+    /// The same object with the labels of one that has the same.
+    #[must_use]
+    pub fn with_labels_of(&self, other: &Self) -> Self {
+        self.with_labels(other.labels.iter().cloned())
+    }
+
     /// The same object with the kind of the list that contained it.
     #[must_use]
     pub fn of_kind(mut self, kind: &ApiResource) -> Self {
         self.text = self.text.map(|text| {
+            let text = text.read();
             let rest = text.strip_prefix('{').unwrap_or_default();
             let comma = if rest == "}" { "" } else { "," };
             let (version, kind) = (json!(kind.api_version), json!(kind.kind));
@@ -102,7 +215,7 @@ impl CheckObject {
     /// The text parsed into a tree, which should be dropped soon.
     #[must_use]
     pub fn value(&self) -> Option<Value> {
-        serde_json::from_str(self.text.as_ref()?).ok()
+        serde_json::from_str(&self.text.as_ref()?.read()).ok()
     }
 
     /// The approximate size in memory.
@@ -113,7 +226,7 @@ impl CheckObject {
             .map(|(key, value)| key.len() + value.len() + LABEL)
             .sum();
         let uid = self.uid.as_ref().map_or(0, |it| it.len());
-        let text = self.text.as_ref().map_or(0, |it| it.len());
+        let text = self.text.as_ref().map_or(0, CheckText::weight);
         labels + self.name.len() + uid + text + WITHOUT_TEXT
     }
 
@@ -313,7 +426,7 @@ mod tests {
         }}));
         let labels = "run".len() + "r1".len() + LABEL + "team".len() + "x".len() + LABEL;
         let names = ["a", "ccc"].concat().len();
-        let text = read.text().unwrap().len();
+        let text = read.text().unwrap().length();
         assert_eq!(read.weight(), labels + names + text + WITHOUT_TEXT);
         assert_eq!(read.without_text().weight(), labels + names + WITHOUT_TEXT);
     }

@@ -31,11 +31,13 @@ pub mod events;
 pub mod evidence;
 pub mod grant;
 pub mod grant_digest;
+mod interner;
 pub mod lead;
 #[cfg(test)]
 mod memory;
 pub mod metrics;
 pub mod observe;
+mod packed_text;
 pub mod plan;
 pub mod reconcile;
 pub mod record;

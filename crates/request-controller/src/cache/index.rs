@@ -4,6 +4,7 @@ use std::{
     borrow::Borrow,
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
     iter, option,
+    sync::Arc,
 };
 
 use connectors_api::template::RenderedLabels;
@@ -124,9 +125,12 @@ where
 /// A label and its value.
 pub(super) type Label<'a> = (&'a str, &'a str);
 
+/// A label whose key and value are the one copy of an index.
+pub(super) type SharedLabel = (Arc<str>, Arc<str>);
+
 /// Items by the labels that they have, or that they select by.
 #[derive(Clone, Debug)]
-pub(super) struct LabelIndex<T>(BTreeMap<Box<str>, Index<Box<str>, T>>);
+pub(super) struct LabelIndex<T>(BTreeMap<Arc<str>, Index<Arc<str>, T>>);
 
 impl<T> Default for LabelIndex<T> {
     fn default() -> Self {
@@ -135,9 +139,13 @@ impl<T> Default for LabelIndex<T> {
 }
 
 impl<T: Ord> LabelIndex<T> {
-    pub(super) fn add(&mut self, (key, value): Label<'_>, item: T) {
-        let values = self.0.entry(key.into()).or_default();
-        add(values, value.into(), item);
+    /// Adds an item. Returns the label as the index keeps it.
+    pub(super) fn add(&mut self, (key, value): Label<'_>, item: T) -> SharedLabel {
+        let key = known(&self.0, key);
+        let values = self.0.entry(Arc::clone(&key)).or_default();
+        let value = known(values, value);
+        add(values, Arc::clone(&value), item);
+        (key, value)
     }
 
     pub(super) fn take<W>(&mut self, (key, value): Label<'_>, item: &W)
@@ -189,9 +197,29 @@ impl<T: Ord> LabelIndex<T> {
     }
 }
 
+/// The text as a map has it, or a new one.
+fn known<V>(map: &BTreeMap<Arc<str>, V>, text: &str) -> Arc<str> {
+    let known = map.get_key_value(text);
+    known.map_or_else(|| text.into(), |(key, _)| Arc::clone(key))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_is_kept_once_however_many_have_it() {
+        let mut index = LabelIndex::default();
+        let label = ("app", "tool");
+        let [(key, value), (same_key, same_value)] = [1, 2].map(|it| index.add(label, it));
+        assert!(Arc::ptr_eq(&key, &same_key) && Arc::ptr_eq(&value, &same_value));
+        let (_, other) = index.add(("app", "another"), 1);
+        assert_eq!((index.keys(), other.as_ref()), (1, "another"));
+        for (value, item) in [("tool", 1), ("tool", 2), ("another", 1)] {
+            index.take(("app", value), &item);
+        }
+        assert!(index.is_empty());
+    }
 
     fn told<'a>(index: &Index<&'a str, u8>) -> Vec<(&'a str, Vec<u8>)> {
         let told = |(key, values): (&&'a str, &IndexValues<u8>)| {

@@ -12,12 +12,8 @@ use connectors_api::{
 };
 use jiff::Timestamp;
 
-use super::{
-    interner::Interner,
-    packed_text::PackedText,
-    requests::{holds, pod_of},
-};
-use crate::{api::Name, grant::is_terminal};
+use super::requests::{holds, pod_of};
+use crate::{api::Name, grant::is_terminal, interner::Interner, packed_text::PackedText};
 
 /// The fields of a request that are read without the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]

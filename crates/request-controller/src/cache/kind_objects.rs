@@ -9,9 +9,9 @@ use connectors_api::template::RenderedLabels;
 
 use super::{
     Keeps,
-    index::{Label, LabelIndex},
+    index::{Label, LabelIndex, SharedLabel},
 };
-use crate::check_object::CheckObject;
+use crate::{check_object::CheckObject, interner::Interner};
 
 /// The limit of bytes for the objects of one kind in one namespace: enough for some thousand approvals. Above it the
 /// cache keeps none of them, and each reconciliation for a pod of the namespace reads them live.
@@ -67,7 +67,7 @@ pub(super) fn has_many_labels(object: &CheckObject) -> bool {
 }
 
 /// An object, and its place in the index.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct IndexedObject {
     object: KindObject,
     indexed: LabelIndexing,
@@ -86,7 +86,11 @@ enum LabelIndexing {
 }
 
 impl IndexedObject {
-    fn of(name: &str, object: KindObject, keeps: Keeps) -> Self {
+    fn of(name: &str, object: KindObject, keeps: Keeps, shapes: &mut Interner<str>) -> Self {
+        let object = match object {
+            KindObject::There(object) => KindObject::There(Arc::new(object.packed(shapes))),
+            KindObject::Unreadable | KindObject::Gone => object,
+        };
         let indexed = match object.there() {
             Some(object) if keeps == Keeps::All && has_many_labels(object) => {
                 LabelIndexing::Compared
@@ -107,9 +111,30 @@ impl IndexedObject {
         it
     }
 
+    /// The object leaves the cache.
+    fn release(&self, shapes: &mut Interner<str>) {
+        if let Some(object) = self.object.there() {
+            object.release(shapes);
+        }
+    }
+
     fn labels(&self) -> impl Iterator<Item = Label<'_>> {
         let object = self.object.there().into_iter();
         object.flat_map(|it| it.labels())
+    }
+
+    /// Keeps the labels as the index has them. Every object of a namespace would have copies otherwise.
+    fn share_labels(&mut self, shared: Vec<SharedLabel>) {
+        if let KindObject::There(object) = &mut self.object {
+            *object = Arc::new(object.with_labels(shared.into_iter()));
+        }
+    }
+
+    /// The same with the labels of an object that has the same.
+    fn share_labels_of(&mut self, other: &Self) {
+        if let (KindObject::There(object), Some(other)) = (&mut self.object, other.object.there()) {
+            *object = Arc::new(object.with_labels_of(other));
+        }
     }
 
     /// True when both have the same place in the index. Most changes of an object leave its labels as they are.
@@ -119,11 +144,13 @@ impl IndexedObject {
 }
 
 /// The objects of one kind in one namespace.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct KindObjects {
     all: BTreeMap<Arc<str>, IndexedObject>,
     /// The names of the objects by label and value.
     by_label: LabelIndex<Arc<str>>,
+    /// The shapes of the texts, each once.
+    shapes: Interner<str>,
     /// The names of those with too many labels.
     compared: BTreeSet<Arc<str>>,
     weight: usize,
@@ -169,19 +196,24 @@ impl KindObjects {
         if self.overflowed {
             return;
         }
-        let object = IndexedObject::of(name, object, keeps);
+        let mut object = IndexedObject::of(name, object, keeps, &mut self.shapes);
         let (name, before) = match self.all.remove_entry(name) {
             Some((name, before)) => (name, Some(before)),
             None => (name.into(), None),
         };
-        if !before.as_ref().is_some_and(|it| it.is_indexed_as(&object)) {
-            if let Some(before) = &before {
+        match &before {
+            Some(before) if before.is_indexed_as(&object) => object.share_labels_of(before),
+            Some(before) => {
                 self.take_from_index(&name, before);
+                self.add_to_index(&name, &mut object);
             }
-            self.add_to_index(&name, &object);
+            None => self.add_to_index(&name, &mut object),
         }
         self.weight += object.weight;
-        self.weight -= before.map_or(0, |it| it.weight);
+        if let Some(before) = before {
+            self.weight -= before.weight;
+            before.release(&mut self.shapes);
+        }
         self.all.insert(name, object);
         if self.weight > MOST_OF_NAMESPACE {
             self.overflow();
@@ -192,19 +224,21 @@ impl KindObjects {
         if let Some(before) = self.all.remove(name) {
             self.weight -= before.weight;
             self.take_from_index(name, &before);
+            before.release(&mut self.shapes);
         }
     }
 
-    fn add_to_index(&mut self, name: &Arc<str>, object: &IndexedObject) {
+    fn add_to_index(&mut self, name: &Arc<str>, object: &mut IndexedObject) {
         match object.indexed {
             LabelIndexing::Never => {}
             LabelIndexing::Compared => {
                 self.compared.insert(Arc::clone(name));
             }
             LabelIndexing::ByLabel => {
-                for label in object.labels() {
-                    self.by_label.add(label, Arc::clone(name));
-                }
+                let labels = object.labels();
+                let shared = labels.map(|label| self.by_label.add(label, Arc::clone(name)));
+                let shared = shared.collect();
+                object.share_labels(shared);
             }
         }
     }
@@ -244,7 +278,7 @@ impl KindObjects {
 #[cfg(test)]
 mod tests {
     use connectors_api::template::{Budget, LabelTemplates, TemplateData};
-    use serde_json::json;
+    use serde_json::{Value, json};
     use service_kit::watches::Parse as _;
 
     use super::*;
@@ -365,6 +399,71 @@ mod tests {
             objects.put("a", crowded("1", crowd), Keeps::Linked);
             assert!(objects.by_label.is_empty() && objects.compared.is_empty());
         }
+    }
+
+    /// An approval of a pipeline. They differ in names and times.
+    fn approval(number: usize, state: &str, note: usize) -> Value {
+        json!({
+            "metadata": {"name": format!("run-{number}-wait"), "labels": {"app": "tool", "run": format!("run-{number}")}},
+            "spec": {"description": "Approve the release", "note": "x".repeat(note)},
+            "status": {"state": state, "since": format!("2026-03-01T10:00:{number}Z")},
+        })
+    }
+
+    fn there(object: &Value) -> KindObject {
+        KindObject::There(Arc::new(AsText::parse(&object.to_string()).unwrap().object))
+    }
+
+    #[test]
+    fn approvals_keep_once_what_they_have_in_common_and_are_read_as_they_were() {
+        let mut objects = KindObjects::default();
+        let name = |number| format!("run-{number}-wait");
+        for number in 10..60 {
+            let object = there(&approval(number, "pending", 0));
+            objects.put(&name(number), object, Keeps::All);
+        }
+        assert_eq!(objects.shapes.len(), 1);
+        objects.put(&name(10), there(&approval(10, "approved", 0)), Keeps::All);
+        assert_eq!(objects.shapes.len(), 2);
+        for (number, state) in [(10, "approved"), (11, "pending")] {
+            let read = objects.get(&name(number)).and_then(KindObject::there);
+            let text = read.and_then(|it| it.text()).unwrap();
+            let object = approval(number, state, 0);
+            assert_eq!(text.read(), object.to_string());
+            assert_eq!(text.length(), object.to_string().len());
+        }
+        for number in 10..60 {
+            objects.take_out(&name(number));
+        }
+        assert_eq!((objects.shapes.len(), objects.weight()), (0, 0));
+    }
+
+    /// A text is packed under the lock of the caches, and tenants choose its length.
+    #[test]
+    fn a_long_text_is_kept_as_it_is() {
+        let mut objects = KindObjects::default();
+        for (note, shapes) in [(1024, 1), (8 * 1024, 0), (1024, 1)] {
+            let object = approval(10, "pending", note);
+            objects.put("a", there(&object), Keeps::All);
+            assert_eq!(objects.shapes.len(), shapes);
+            let read = objects.get("a").and_then(KindObject::there);
+            assert_eq!(read.and_then(|it| it.value()), Some(object));
+        }
+    }
+
+    /// Each would have copies of the labels of all otherwise.
+    #[test]
+    fn the_labels_of_objects_are_those_of_the_index() {
+        let mut objects = KindObjects::default();
+        for (name, run) in [("a", "1"), ("b", "2"), ("a", "1"), ("a", "2")] {
+            objects.put(name, object(&[("app", "tool"), ("run", run)]), Keeps::All);
+        }
+        let at = |name: &str| {
+            let object = objects.get(name).and_then(KindObject::there).unwrap();
+            let texts = object.labels().flat_map(|(key, value)| [key, value]);
+            texts.map(str::as_ptr).collect::<Vec<_>>()
+        };
+        assert_eq!(at("a"), at("b"));
     }
 
     /// The labels stay, and the index with them.

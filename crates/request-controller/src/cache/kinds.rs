@@ -52,7 +52,7 @@ pub enum KindState {
 }
 
 /// The objects of one kind.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct KindCache {
     /// Whether the objects can be read.
     pub state: KindState,

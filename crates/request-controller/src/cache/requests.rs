@@ -17,10 +17,9 @@ use service_kit::{controller::queue::Urgency, watches::Unreadable};
 use super::{
     Job, Keeps, KeptRequest, Link, RequestHead, Wakes,
     index::{Index, IndexValues, add, take},
-    interner::Interner,
     request_room::{self, RequestRoom},
 };
-use crate::api::Name;
+use crate::{api::Name, interner::Interner};
 
 /// The kinds of the objects in the evidence of a request. Most requests have the same ones.
 type EvidenceKinds = BTreeMap<ObjectKind, Keeps>;

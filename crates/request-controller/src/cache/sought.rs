@@ -109,7 +109,7 @@ impl Sought {
                 let index = self.by_label.entry(place).or_default();
                 let number = index.rarest(&selection.1);
                 if let Some(label) = label(&selection.1, number) {
-                    index.add(label, Arc::clone(&request));
+                    let _ = index.add(label, Arc::clone(&request));
                 }
                 (selection, number)
             });

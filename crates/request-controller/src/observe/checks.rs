@@ -1,10 +1,6 @@
 //! Collects the objects of a policy's checks, and asks the evaluation service to judge them.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{borrow::Cow, collections::BTreeMap, sync::OnceLock, time::Duration};
 
 use connectors_api::{
     AccessRequest,
@@ -35,6 +31,7 @@ use super::{
 use crate::{
     api::Name,
     cache::Link,
+    check_object::CheckText,
     evaluator::Unanswered,
     evidence::{self, ListRoom},
     grant,
@@ -125,9 +122,9 @@ impl Observer {
         pod: &WholePod,
         found: &mut [FoundCandidates],
         look: &Look,
-    ) -> Result<Vec<Arc<str>>, ObserveError> {
+    ) -> Result<Vec<CheckText>, ObserveError> {
         let name = Name::of(request);
-        let mut links: Vec<Arc<str>> = Vec::new();
+        let mut links: Vec<CheckText> = Vec::new();
         for ((check, _), found) in compiled.checks().zip(found) {
             let (Some(lineage), Ok(found)) = (proof_needed(check).lineage(), found) else {
                 continue;
@@ -136,7 +133,7 @@ impl Observer {
             let collected = self.lineage(lineage, &name, &pod.value, approvals, look);
             let collected = collected.await?;
             // Objects that two checks need are shared, so that pointers tell them apart.
-            let is_new = |it: &Arc<str>| !links.iter().any(|known| Arc::ptr_eq(known, it));
+            let is_new = |it: &CheckText| !links.iter().any(|known| known.is(it));
             let new: Vec<_> = collected.texts.into_iter().filter(is_new).collect();
             links.extend(new);
             found.unread = found.unread.take().or(collected.trouble);
@@ -160,8 +157,8 @@ impl Observer {
         let runs = self
             .links_of_grant(request, &followed, &mut looked, look)
             .await;
-        let end = |(lineage, run): &(&'static dyn Lineage, Arc<str>)| {
-            let run: Value = serde_json::from_str(run).ok()?;
+        let end = |(lineage, run): &(&'static dyn Lineage, CheckText)| {
+            let run: Value = serde_json::from_str(&run.read()).ok()?;
             lineage.goes_on(&run).err()
         };
         if let Some(refusal) = runs.iter().find_map(end) {
@@ -223,7 +220,7 @@ impl Observer {
         followed: &[FollowedRef<'_>],
         looked: &mut BTreeMap<String, EvidenceLook>,
         look: &Look,
-    ) -> Vec<(&'static dyn Lineage, Arc<str>)> {
+    ) -> Vec<(&'static dyn Lineage, CheckText)> {
         let namespace = &request.spec.context.object_ref.namespace;
         let objects = followed.iter().flat_map(|it| it.links());
         let links: BTreeMap<_, _> = objects
@@ -355,7 +352,7 @@ impl ObjectRoom {
     /// The objects of a check, if there is room for all of them. Without it there is none for later checks either.
     fn take(&mut self, found: FoundCandidates) -> FoundCandidates {
         let found = found?;
-        let bytes: usize = found.texts.iter().map(|it| it.len()).sum();
+        let bytes: usize = found.texts.iter().map(CheckText::length).sum();
         self.0 = self.0.saturating_sub(bytes);
         self.left().map(|()| found)
     }
@@ -402,7 +399,7 @@ impl WholePod {
 struct CheckedObjects {
     check: String,
     shared_fields: Vec<String>,
-    texts: Vec<Arc<str>>,
+    texts: Vec<CheckText>,
 }
 
 /// A question before it is copied into a message, which most reconciliations do not need.
@@ -412,7 +409,7 @@ struct DraftQuestion<'a> {
     connector: &'a str,
     candidates: Vec<CheckedObjects>,
     /// The objects between the pod and the approvals.
-    lineage: Vec<Arc<str>>,
+    lineage: Vec<CheckText>,
     /// Since when a rule keeps the creators of pipeline runs true.
     creators_since: Option<Timestamp>,
     stage: EvaluationStage,
@@ -433,7 +430,7 @@ impl DraftQuestion<'_> {
             &links,
             creators.as_bytes(),
         ];
-        let lineage = self.lineage.iter().map(|it| it.as_bytes());
+        let lineage = self.lineage.iter().map(CheckText::bytes);
         let counts: Vec<_> = self
             .candidates
             .iter()
@@ -446,22 +443,22 @@ impl DraftQuestion<'_> {
             .flat_map(|(it, counts)| {
                 let counts = counts.iter().map(<[u8; 8]>::as_slice);
                 let fields = it.shared_fields.iter().map(String::as_bytes);
-                let texts = it.texts.iter().map(|it| it.as_bytes());
-                counts
-                    .chain([it.check.as_bytes()])
-                    .chain(fields)
-                    .chain(texts)
+                let short = counts.chain([it.check.as_bytes()]).chain(fields);
+                // One text at a time is in memory as a whole.
+                let texts = it.texts.iter().map(CheckText::bytes);
+                short.map(Cow::Borrowed).chain(texts)
             });
-        Digest::of(fixed.into_iter().chain(lineage).chain(candidates))
+        let fixed = fixed.into_iter().map(Cow::Borrowed);
+        Digest::of(fixed.chain(lineage).chain(candidates))
     }
 
     fn into_message(self) -> EvaluateChecksRequest {
         let candidates = self.candidates.into_iter().map(|it| Candidates {
             check: it.check,
             shared_fields: it.shared_fields,
-            objects: it.texts.iter().map(|it| it.as_bytes().to_vec()).collect(),
+            objects: it.texts.iter().map(copied).collect(),
         });
-        let lineage = self.lineage.iter().map(|it| it.as_bytes().to_vec());
+        let lineage = self.lineage.iter().map(copied);
         EvaluateChecksRequest {
             policy: self.policy,
             context_object: self.pod.text().0.clone(),
@@ -526,6 +523,10 @@ pub(super) fn seek(
     wanted
 }
 
+fn copied(text: &CheckText) -> Vec<u8> {
+    text.bytes().into_owned()
+}
+
 fn texts(shared: &[FieldPath]) -> Vec<String> {
     shared.iter().map(FieldPath::text).collect()
 }
@@ -536,6 +537,8 @@ fn bytes(object: &Value) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use evaluation_api::v1::{CheckResult, ObjectResult};
     use tonic::Code;
 
@@ -611,14 +614,14 @@ mod tests {
         let candidates = |check: &str, field: &str, text: &str| CheckedObjects {
             check: check.to_owned(),
             shared_fields: vec![field.to_owned()],
-            texts: vec![text.into()],
+            texts: vec![text.to_owned().into()],
         };
         let question = |pod| DraftQuestion {
             policy: b"policy".to_vec(),
             pod,
             connector: "harbor",
             candidates: vec![candidates("c", "data.a", "{}")],
-            lineage: vec!["run".into()],
+            lineage: vec!["run".to_owned().into()],
             creators_since: None,
             stage: EvaluationStage::BeforeGrant,
         };
@@ -632,9 +635,11 @@ mod tests {
             ("shared field", |it| {
                 it.candidates[0].shared_fields[0].push('b');
             }),
-            ("object", |it| it.candidates[0].texts[0] = "[]".into()),
+            ("object", |it| {
+                it.candidates[0].texts[0] = "[]".to_owned().into();
+            }),
             ("objects", |it| it.candidates.clear()),
-            ("lineage", |it| it.lineage[0] = "other".into()),
+            ("lineage", |it| it.lineage[0] = "other".to_owned().into()),
             ("creators", |it| {
                 it.creators_since = Some(Timestamp::UNIX_EPOCH);
             }),

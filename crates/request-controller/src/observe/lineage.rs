@@ -4,7 +4,7 @@
 //! again, until it names nothing that was not read. The evaluation service judges the same objects by the same rules;
 //! its answer counts.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use connectors_api::{
     access_policy::ObjectKind,
@@ -22,7 +22,7 @@ use super::{
     links::{MOST_BYTES, NamedObject},
     objects::{Look, says_nothing},
 };
-use crate::{api::Name, cache::Link, selection::CheckTrouble};
+use crate::{api::Name, cache::Link, check_object::CheckText, selection::CheckTrouble};
 
 /// The limit of rounds in which the judge names what it misses.
 const MOST_ROUNDS: usize = 20;
@@ -33,7 +33,7 @@ const AT_A_TIME: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     /// Those that were read, as JSON.
-    pub(super) texts: Vec<Arc<str>>,
+    pub(super) texts: Vec<CheckText>,
     values: Vec<Value>,
     /// The object that was asked for, whether it exists or not.
     asked: BTreeSet<Link>,
@@ -46,8 +46,8 @@ impl Collected {
         let trouble = match object {
             Some(NamedObject::There(object)) => match object.text() {
                 Some(text) => {
-                    self.values.extend(serde_json::from_str(text).ok());
-                    self.texts.push(Arc::clone(text));
+                    self.values.extend(serde_json::from_str(&text.read()).ok());
+                    self.texts.push(text.clone());
                     None
                 }
                 None => Some(says_nothing(&link.kind, &object)),
@@ -69,7 +69,7 @@ impl Observer {
         lineage: &'static dyn Lineage,
         request: &Name,
         pod: &Value,
-        approvals: &[Arc<str>],
+        approvals: &[CheckText],
         look: &Look,
     ) -> Result<Collected, ObserveError> {
         let mut collected = Collected::default();
@@ -85,7 +85,7 @@ impl Observer {
             }
         }
         for approval in approvals {
-            let Ok(approval) = serde_json::from_str(approval) else {
+            let Ok(approval) = serde_json::from_str(&approval.read()) else {
                 continue;
             };
             let has_room = self
@@ -227,6 +227,7 @@ fn too_large() -> (CheckTrouble, String) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::{convert::Infallible, future, time::Duration};
 
     use connectors_api::lineage::TEKTON;
@@ -279,7 +280,7 @@ mod tests {
     async fn collected(cluster: &Cluster, approvals: &[Value]) -> Collected {
         let controller = cluster.controller();
         let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
-        let approvals: Vec<Arc<str>> = approvals.iter().map(|it| it.to_string().into()).collect();
+        let approvals: Vec<CheckText> = approvals.iter().map(|it| it.to_string().into()).collect();
         let look = Look::begin((Via::Api, false), Arc::default());
         let request = Cluster::request();
         let observer = &controller.observer;

@@ -15,7 +15,7 @@ use connectors_api::lineage::{
 
 use crate::{
     cache::{Link, MOST_SOUGHT, SoughtObjects},
-    check_object::CheckObject,
+    check_object::{CheckObject, CheckText},
     selection::CheckTrouble,
 };
 
@@ -71,7 +71,7 @@ impl NamedObject {
     }
 
     /// The object as JSON.
-    pub(super) fn text(&self) -> Option<&Arc<str>> {
+    pub(super) fn text(&self) -> Option<&CheckText> {
         match self {
             Self::There(object) => object.text(),
             Self::Gone | Self::Trouble(..) => None,
@@ -139,7 +139,7 @@ impl LinksRead {
             return false;
         }
         let texts = read.values().filter_map(NamedObject::text);
-        texts.map(|it| it.len()).sum::<usize>() <= MOST_BYTES
+        texts.map(CheckText::length).sum::<usize>() <= MOST_BYTES
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     api::{Live, MOST_LISTED, Name, NotListed},
     cache::{KindObject, KindState, World},
     check_kinds,
-    check_object::{self, CheckObject},
+    check_object::{self, CheckObject, CheckText},
     dynamic::{self, FoundKind as KindFound},
     selection::{
         CheckCandidates, CheckTrouble, FoundCandidates, Selection, WantedObjects, kind_forbidden,
@@ -194,7 +194,7 @@ impl CheckObjects {
         name: &Name,
         uid: &str,
         via: Via,
-    ) -> (EvidenceLook, Option<Arc<str>>) {
+    ) -> (EvidenceLook, Option<CheckText>) {
         match self.named(kind, name, via).await {
             Ok(object) => looked(&object, uid),
             Err(error) => {
@@ -300,13 +300,13 @@ struct KnownObjects {
 
 /// The state of an object of the evidence. One that is being deleted counts as deleted. The earlier state of one that
 /// cannot be read any more does not count.
-pub(super) fn looked(object: &NamedObject, uid: &str) -> (EvidenceLook, Option<Arc<str>>) {
+pub(super) fn looked(object: &NamedObject, uid: &str) -> (EvidenceLook, Option<CheckText>) {
     match object {
         NamedObject::There(object) if object.uid() != Some(uid) || object.is_going() => {
             (EvidenceLook::Gone, None)
         }
         NamedObject::There(object) => match object.text() {
-            Some(text) => (EvidenceLook::There, Some(Arc::clone(text))),
+            Some(text) => (EvidenceLook::There, Some(text.clone())),
             None => (EvidenceLook::Useless, None),
         },
         // The objects were deleted together with their kind.
@@ -344,7 +344,7 @@ fn selected(
             Some(fields) => object.value().is_some_and(|it| fields.matches(&it)),
         };
         if has_fields {
-            found.texts.push(Arc::clone(text));
+            found.texts.push(text.clone());
         }
     }
     found

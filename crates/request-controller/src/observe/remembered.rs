@@ -95,9 +95,10 @@ pub(super) struct Digest([u8; 32]);
 impl Digest {
     /// The digest of these parts in this order. Each is preceded by its length, so that different lists have
     /// different digests.
-    pub(super) fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+    pub(super) fn of(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
+            let part = part.as_ref();
             hash.update(part.len().to_be_bytes());
             hash.update(part);
         }

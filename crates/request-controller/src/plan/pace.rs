@@ -14,6 +14,7 @@ use super::{
     tell::{EventObject, ToldKind},
 };
 use service_kit::clock::Now;
+
 /// The number of changes of one request's wait that are published
 const MOST: usize = 4;
 /// within this time.
@@ -76,6 +77,8 @@ impl Pace {
                 again: Some(again),
             };
         }
+        // Most requests have one event, and there may be ten thousand.
+        self.at.reserve_exact(1);
         self.at.push(now);
         let tell = std::mem::take(&mut self.held);
         let last = std::mem::take(&mut self.last).into_iter();

@@ -1,13 +1,14 @@
 //! Texts that differ in a few words: what they have in common is kept once.
 //!
-//! Requests for one connector have the same fields and the same sentences, and differ in names, UIDs, versions and times.
+//! Requests for one connector, and approvals of one pipeline, have the same fields and the same sentences, and differ in
+//! names, UIDs, versions and times.
 //! Such words have a digit, nearly always. So a text is kept as its shape, which is the text without the words that have a
 //! digit, and those words. Texts of one shape share it. Nothing depends on what a word is: a text that has nothing in
 //! common with others takes the memory of its text, and one that would become longer is kept as it is.
 
 use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 
-use super::interner::Interner;
+use crate::interner::Interner;
 
 /// A packed text may be longer than the text by one part in so many: the next text shares its shape.
 const LONGER: usize = 4;
@@ -17,7 +18,7 @@ const MARK: char = '\u{1}';
 
 /// A text.
 #[derive(Clone, Debug)]
-pub(super) struct PackedText {
+pub(crate) struct PackedText {
     /// The text, with a number in the place of each word that has a digit.
     shape: Arc<str>,
     /// These words, each once.
@@ -26,7 +27,7 @@ pub(super) struct PackedText {
 
 impl PackedText {
     /// Packs a text that is JSON.
-    pub(super) fn of(text: &str, shapes: &mut Interner<str>) -> Self {
+    pub(crate) fn of(text: &str, shapes: &mut Interner<str>) -> Self {
         let (mut shape, mut words) = (String::with_capacity(text.len()), String::new());
         let mut numbers = HashMap::new();
         for part in text.split_inclusive(|it: char| !is_of_word(it)) {
@@ -58,7 +59,7 @@ impl PackedText {
     }
 
     /// The text.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let words: Vec<_> = self.words.split(MARK).collect();
         let parts = self.shape.split(MARK).enumerate();
         // Each second part is the number of a word.
@@ -73,8 +74,13 @@ impl PackedText {
         parts.collect()
     }
 
+    /// The most memory that it takes: nothing else may have its shape.
+    pub(crate) fn bytes(&self) -> usize {
+        self.shape.len() + self.words.len()
+    }
+
     /// The text is about to go.
-    pub(super) fn release(&self, shapes: &mut Interner<str>) {
+    pub(crate) fn release(&self, shapes: &mut Interner<str>) {
         shapes.release(&self.shape);
     }
 }
@@ -136,7 +142,7 @@ mod tests {
             let text = text.to_string();
             let mut shapes = Interner::default();
             let packed = PackedText::of(&text, &mut shapes);
-            let taken = packed.shape.len() + packed.words.len();
+            let taken = packed.bytes();
             assert!(taken <= text.len() + text.len() / LONGER, "{taken}");
             assert_eq!(packed.text(), text);
             packed.release(&mut shapes);

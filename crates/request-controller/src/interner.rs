@@ -4,7 +4,7 @@ use std::{borrow::Borrow, collections::BTreeSet, sync::Arc};
 
 /// The values.
 #[derive(Debug)]
-pub(super) struct Interner<T: ?Sized>(BTreeSet<Arc<T>>);
+pub(crate) struct Interner<T: ?Sized>(BTreeSet<Arc<T>>);
 
 impl<T: ?Sized> Default for Interner<T> {
     fn default() -> Self {
@@ -14,7 +14,7 @@ impl<T: ?Sized> Default for Interner<T> {
 
 impl<T: Ord + ?Sized> Interner<T> {
     /// The one copy of a value.
-    pub(super) fn share(&mut self, value: impl Borrow<T> + Into<Arc<T>>) -> Arc<T> {
+    pub(crate) fn share(&mut self, value: impl Borrow<T> + Into<Arc<T>>) -> Arc<T> {
         if let Some(known) = self.0.get(value.borrow()) {
             return Arc::clone(known);
         }
@@ -24,7 +24,7 @@ impl<T: Ord + ?Sized> Interner<T> {
     }
 
     /// An entry with this value is about to go.
-    pub(super) fn release(&mut self, value: &Arc<T>) {
+    pub(crate) fn release(&mut self, value: &Arc<T>) {
         // The set, and the entry.
         if Arc::strong_count(value) <= 2 {
             self.0.remove(value.as_ref());
@@ -33,7 +33,7 @@ impl<T: Ord + ?Sized> Interner<T> {
 
     /// The number of values.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 }
