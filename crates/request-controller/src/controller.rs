@@ -125,7 +125,9 @@ pub fn start(
     let watch_metrics = WatchMetrics::register(registry)?;
     let world = Arc::new(World::default());
     let queues = Arc::new(JobQueues::new(shards, || queue(Arc::clone(&world))));
-    let elections = elections((&client, &namespace, &identity), lease, &queues, tasks);
+    let (caches, all_taken) = Caches::starting();
+    let candidate = (&client, namespace.as_str(), identity.as_str());
+    let elections = elections(candidate, (lease, &caches.complete), &queues, tasks);
     let leaderships: Vec<_> = elections.iter().map(Election::leadership).collect();
     let leads_shard = leaderships
         .iter()
@@ -170,14 +172,15 @@ pub fn start(
         most_waiting,
     };
     tasks.spawn_infallible("standing", asker.run(tasks.stop()));
-    let caches = watch(
+    watch(
         tasks,
         &reconciler,
-        readiness,
+        (readiness, &caches),
         client,
         watch_metrics,
         namespace,
     );
+    all_taken.into_iter().for_each(ReadinessPart::ready);
     let leader_metrics = of_leaders.iter().map(LeaderMetrics::register);
     let leader_metrics = leader_metrics.collect::<Result<_, _>>()?;
     let gauges = gauges(Arc::clone(&reconciler), leader_metrics, tasks.stop());
@@ -196,8 +199,6 @@ pub fn start(
         );
         tasks.spawn_infallible("leading", leading);
     }
-    let elections = elections.into_iter();
-    let elections = elections.map(|it| it.preparing(caches.complete.clone()));
     work(tasks, &reconciler, elections, &lanes);
     Ok(())
 }
@@ -205,7 +206,7 @@ pub fn start(
 /// One election for each shard. With more than one, the processes share the shards.
 fn elections(
     (client, namespace, identity): (&Client, &str, &str),
-    terms: LeaseTerms,
+    (terms, caches): (LeaseTerms, &Readiness),
     queues: &Arc<JobQueues>,
     tasks: &mut Tasks,
 ) -> Vec<Election> {
@@ -214,12 +215,14 @@ fn elections(
         let spread = Spread::new(identity, shards.get(), terms);
         let (client, next) = (client.clone(), shards::next_lease());
         let next = NextShard::new(client, namespace, &next, Arc::clone(&spread), terms);
+        let next = next.preparing(caches.clone());
         tasks.spawn_infallible("next-shard", next.run(tasks.stop()));
         spread
     });
     let election = |shard| {
         let lease = shards::lease(shard);
         let election = Election::new(client.clone(), namespace, &lease, identity, terms);
+        let election = election.preparing(caches.clone());
         let Some(spread) = &spread else {
             return election;
         };
@@ -258,13 +261,12 @@ fn tenants(world: &World, job: &Job) -> Tenants {
 fn watch(
     tasks: &mut Tasks,
     reconciler: &Arc<Reconciler>,
-    readiness: &Readiness,
+    (readiness, caches): (&Readiness, &Caches),
     client: Client,
     metrics: WatchMetrics,
     namespace: String,
-) -> Caches {
+) {
     let stop = tasks.stop();
-    let (caches, all_taken) = Caches::starting();
     let sink = sink(reconciler);
     let world = &reconciler.world;
     let feeds = RequestFeeds {
@@ -276,9 +278,8 @@ fn watch(
         namespace,
         told: reconciler.metrics.clone(),
     };
-    let watches = feeds.start(readiness, &caches, stop.clone());
+    let watches = feeds.start(readiness, caches, stop.clone());
     tasks.spawn_infallible("watches", watches);
-    all_taken.into_iter().for_each(ReadinessPart::ready);
     let kinds = dynamic::follow(
         client,
         Arc::clone(world),
@@ -287,7 +288,6 @@ fn watch(
         stop.clone(),
     );
     tasks.spawn_infallible("check-kinds", kinds);
-    caches
 }
 
 /// Puts jobs into the queues of their shards.
@@ -336,7 +336,7 @@ impl Controller for ShardWorkers {
 fn work(
     tasks: &mut Tasks,
     reconciler: &Arc<Reconciler>,
-    elections: impl Iterator<Item = Election>,
+    elections: Vec<Election>,
     [urgent, normal]: &[Handle; 2],
 ) {
     let lanes = [
@@ -347,7 +347,7 @@ fn work(
         let places = FairLimiter::new(workers, workers / 2);
         (urgency, workers, threads, places)
     });
-    for (shard, election) in elections.enumerate() {
+    for (shard, election) in elections.into_iter().enumerate() {
         let mut all = Vec::new();
         for (urgency, workers, threads, places) in &lanes {
             let lane = Arc::new(ShardWorkers {

@@ -1,33 +1,37 @@
 //! Values that many entries of a cache have in common: each is kept once, and goes with its last entry.
 
-use std::{borrow::Borrow, collections::BTreeSet, sync::Arc};
+use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
 
-/// The values.
+/// The values, and how many entries have each. References outside the cache do not count.
 #[derive(Debug)]
-pub(crate) struct Interner<T: ?Sized>(BTreeSet<Arc<T>>);
+pub(crate) struct Interner<T: ?Sized>(BTreeMap<Arc<T>, usize>);
 
 impl<T: ?Sized> Default for Interner<T> {
     fn default() -> Self {
-        Self(BTreeSet::new())
+        Self(BTreeMap::new())
     }
 }
 
 impl<T: Ord + ?Sized> Interner<T> {
-    /// The one copy of a value.
+    /// The one copy of a value, for one more entry.
     pub(crate) fn share(&mut self, value: impl Borrow<T> + Into<Arc<T>>) -> Arc<T> {
-        if let Some(known) = self.0.get(value.borrow()) {
-            return Arc::clone(known);
+        if let Some((known, _)) = self.0.get_key_value(value.borrow()) {
+            let known = Arc::clone(known);
+            *self.0.entry(Arc::clone(&known)).or_default() += 1;
+            return known;
         }
         let value = value.into();
-        self.0.insert(Arc::clone(&value));
+        self.0.insert(Arc::clone(&value), 1);
         value
     }
 
-    /// An entry with this value is about to go.
-    pub(crate) fn release(&mut self, value: &Arc<T>) {
-        // The set, and the entry.
-        if Arc::strong_count(value) <= 2 {
-            self.0.remove(value.as_ref());
+    /// An entry with this value goes.
+    pub(crate) fn release(&mut self, value: &T) {
+        if let Some(entries) = self.0.get_mut(value) {
+            *entries -= 1;
+            if *entries == 0 {
+                self.0.remove(value);
+            }
         }
     }
 
@@ -49,10 +53,10 @@ mod tests {
         assert!(Arc::ptr_eq(&one, &same));
         assert_eq!(shared.len(), 2);
         shared.release(&one);
-        drop(one);
         assert_eq!(shared.len(), 2, "an entry has it");
         shared.release(&same);
         shared.release(&other);
-        assert_eq!(shared.len(), 0);
+        assert_eq!(shared.len(), 0, "the references of this test do not count");
+        shared.release("unknown");
     }
 }

@@ -79,7 +79,8 @@ impl Leading {
             complete,
         } = &self.caches;
         if complete.status() == Status::Ready {
-            // Requests that wait for a grant are looked at only after the sweep.
+            // Requests that hold nothing are looked at only after the sweep. An event may have a grant written again or
+            // another one added, by live reads as any.
             self.wake_without_pod();
             self.queue().open(Urgency::Urgent);
         }
@@ -121,7 +122,7 @@ impl Leading {
         }
     }
 
-    /// Repeats the sweep until one succeeds, because nothing else may begin before.
+    /// Repeats the sweep until one succeeds, because requests that hold nothing are looked at only then.
     async fn swept(&self, age: Duration) -> Swept {
         let (mut pauses, sweeps) = (PAUSES, &self.reconciler.metrics.sweeps);
         loop {
@@ -153,14 +154,17 @@ impl Leading {
         self.wake_urgent(holding);
     }
 
-    /// Wakes the requests of the shard with a grant whose pod ended while no process led.
+    /// Wakes the requests of the shard with a grant whose pod is not known to run. It may have ended while no process led.
     fn wake_without_pod(&self) {
         let is_over = |state: &State, name: &Name| {
             let head = state.requests.head(name);
             head.is_some_and(|it| !state.has_living_pod(&it.pod, it.pod_uid.as_deref()))
         };
         let over = self.holding(is_over);
-        info!(requests = over.len(), "revoking where the pod has ended");
+        info!(
+            requests = over.len(),
+            "looking where the pod has ended or is unknown"
+        );
         self.wake_urgent(over);
     }
 

@@ -74,7 +74,7 @@ impl PackedText {
         parts.collect()
     }
 
-    /// The most memory that it takes: nothing else may have its shape.
+    /// The most memory that it takes, if no other text has its shape.
     pub(crate) fn bytes(&self) -> usize {
         self.shape.len() + self.words.len()
     }

@@ -1,5 +1,5 @@
-//! The rule about managed objects, applied to all of them: at the start before anything else, and then every few
-//! minutes, in case an event was lost.
+//! The rule about managed objects, applied to all of them: at the start before requests that hold nothing are looked at, and
+//! then every few minutes, in case an event was lost.
 
 pub mod reads;
 

@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    async fn found(status: u16, body: &'static str) -> [Result<bool>; 2] {
+    async fn found(status: u16, body: &'static str) -> [Result<bool>; 3] {
         let answer = tower::service_fn(move |_: http::Request<Body>| async move {
             let response = Response::builder().status(status);
             Ok::<_, tower::BoxError>(response.body(Body::from(body.as_bytes().to_vec())).unwrap())
@@ -62,7 +62,8 @@ mod tests {
         let pods: Api<Pod> = Api::namespaced(Client::new(answer, "default"), "default");
         let object = find(&pods, "pod").await.map(|it| it.is_some());
         let metadata = find_metadata(&pods, "pod").await.map(|it| it.is_some());
-        [object, metadata]
+        let since = find_since(&pods, "pod", "7").await.map(|it| it.is_some());
+        [object, metadata, since]
     }
 
     #[tokio::test]

@@ -225,7 +225,7 @@ impl Election {
                 biased;
                 () = &mut released => break,
                 () = self.work_has_ended() => self.give_back().await,
-                () = self.is_prepared() => {}
+                () = self.prepared() => {}
                 () = self.until(sleep_until(next)) => {}
             }
         }
@@ -267,17 +267,24 @@ impl Election {
         let place = self.place.as_ref();
         let of_place = place.map_or(Duration::ZERO, ShardPlace::patience);
         // Another one looks once in each period.
-        let of_caches = match &self.caches {
-            Some(caches) if caches.status() != Status::Ready => self.terms.period * 2,
-            Some(_) | None => Duration::ZERO,
+        let of_caches = if self.is_prepared() {
+            Duration::ZERO
+        } else {
+            self.terms.period * 2
         };
-        of_place.max(of_caches)
+        of_place + of_caches
+    }
+
+    /// Whether the caches are complete, if the process needs any.
+    fn is_prepared(&self) -> bool {
+        let caches = self.caches.as_ref();
+        caches.is_none_or(|it| it.status() == Status::Ready)
     }
 
     /// Waits until the caches are complete; for ever if they are.
-    async fn is_prepared(&self) {
+    async fn prepared(&self) {
         match &self.caches {
-            Some(caches) if caches.status() != Status::Ready => caches.ready().await,
+            Some(caches) if !self.is_prepared() => caches.ready().await,
             Some(_) | None => pending().await,
         }
     }

@@ -438,6 +438,29 @@ mod tests {
         assert_eq!((objects.shapes.len(), objects.weight()), (0, 0));
     }
 
+    /// A question to the evaluation service has the texts for seconds.
+    #[test]
+    fn a_shape_goes_with_its_last_object_whatever_else_has_the_text() {
+        let mut objects = KindObjects::default();
+        let names = ["a", "b"];
+        for name in names {
+            objects.put(name, there(&approval(10, "pending", 0)), Keeps::All);
+        }
+        let held: Vec<_> = names
+            .iter()
+            .filter_map(|name| objects.get(name).cloned())
+            .collect();
+        for name in names {
+            objects.put(name, there(&approval(10, "approved", 0)), Keeps::All);
+        }
+        assert_eq!(objects.shapes.len(), 1);
+        let read = held.iter().filter_map(|it| it.there()?.value());
+        assert_eq!(
+            read.collect::<Vec<_>>(),
+            [approval(10, "pending", 0), approval(10, "pending", 0)]
+        );
+    }
+
     /// A text is packed under the lock of the caches, and tenants choose its length.
     #[test]
     fn a_long_text_is_kept_as_it_is() {
@@ -455,7 +478,7 @@ mod tests {
     #[test]
     fn the_labels_of_objects_are_those_of_the_index() {
         let mut objects = KindObjects::default();
-        for (name, run) in [("a", "1"), ("b", "2"), ("a", "1"), ("a", "2")] {
+        for (name, run) in [("a", "1"), ("b", "2"), ("a", "1"), ("a", "2"), ("b", "2")] {
             objects.put(name, object(&[("app", "tool"), ("run", run)]), Keeps::All);
         }
         let at = |name: &str| {

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use super::{Election, LeaseProblem, LeaseTerms, Spread, candidate::LeaseStep};
-use crate::shutdown::Stop;
+use crate::{readiness::Readiness, shutdown::Stop};
 
 /// A holder that missed so many renewals is taken for dead.
 const RENEWALS: u32 = 3;
@@ -31,6 +31,15 @@ impl NextShard {
     ) -> Self {
         let election = Election::new(client, namespace, name, &spread.me, terms);
         Self { election, spread }
+    }
+
+    /// The process wants no shard until these caches are complete: none would be led meanwhile.
+    #[must_use]
+    pub fn preparing(self, caches: Readiness) -> Self {
+        Self {
+            election: self.election.preparing(caches),
+            ..self
+        }
     }
 
     /// Runs until the process is to end.
@@ -63,7 +72,7 @@ impl NextShard {
         }
         // It is free, or its holder is this process or silent.
         spread.next_is(None);
-        if spread.wants() {
+        if spread.wants() && election.is_prepared() {
             election.write().await?;
         } else {
             election.give_back().await;

@@ -24,6 +24,7 @@ use super::*;
 use crate::{
     fake_api::{self, Answer, answer, body, refusal},
     lease::{Election, Leadership, NextShard},
+    readiness::Readiness,
     shutdown::Tasks,
 };
 
@@ -107,6 +108,18 @@ struct Process {
 impl Process {
     /// Its work under a lease ends so long after it is to be handed over.
     fn start(server: &Server, name: &str, shards: usize, work: Duration) -> Self {
+        let (caches, part) = Readiness::starting();
+        part.ready();
+        Self::start_preparing(server, name, (shards, work), &caches)
+    }
+
+    /// The same while its caches may be incomplete.
+    fn start_preparing(
+        server: &Server,
+        name: &str,
+        (shards, work): (usize, Duration),
+        caches: &Readiness,
+    ) -> Self {
         let cut = Arc::default();
         let client = server.client(&cut);
         let terms = LeaseTerms::default();
@@ -121,6 +134,7 @@ impl Process {
         for shard in 0..shards {
             let lease = format!("shard-{shard}");
             let election = Election::new(client.clone(), "ns", &lease, name, terms);
+            let election = election.preparing(caches.clone());
             let election = election.shared(ShardPlace {
                 spread: Arc::clone(&spread),
                 shard,
@@ -134,6 +148,7 @@ impl Process {
             })));
         }
         let next = NextShard::new(client, "ns", "next", spread, terms);
+        let next = next.preparing(caches.clone());
         let next = next.run(process.stop.stop());
         process.tasks.push(tokio::spawn(next));
         process
@@ -230,6 +245,19 @@ async fn processes_share_the_shards_and_one_that_returns_gets_its_share_again() 
     assert_eq!(pass(&[&b, &c], SPREAD).await.0, [4, 4]);
     // Nothing moves once they are spread.
     assert_eq!(pass(&[&b, &c], SECOND * 300).await.1, Duration::ZERO);
+}
+
+/// It would not take a shard that another process gives up for it.
+#[tokio::test(start_paused = true)]
+async fn a_process_gets_no_shard_before_its_caches_are_complete() {
+    let server = Server::with(5);
+    let a = Process::start(&server, "a", 2, SECOND);
+    pass(&[&a], SECOND * 5).await;
+    let (caches, part) = Readiness::starting();
+    let b = Process::start_preparing(&server, "b", (2, SECOND), &caches);
+    assert_eq!(pass(&[&a, &b], SPREAD).await, (vec![0, 2], Duration::ZERO));
+    part.ready();
+    assert_eq!(pass(&[&a, &b], SPREAD).await.0, [1, 1]);
 }
 
 /// The time without a leader is that of the pause of a candidate.
