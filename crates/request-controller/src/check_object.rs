@@ -25,7 +25,7 @@ const LONGEST_PACKED: usize = 8 * 1024;
 
 /// The text of a check object. It is shared by everything that has the object.
 #[derive(Clone, Debug)]
-pub struct CheckText(Arc<TextForm>);
+pub struct ObjectText(Arc<TextForm>);
 
 #[derive(Debug)]
 enum TextForm {
@@ -33,13 +33,13 @@ enum TextForm {
     Packed { text: PackedText, length: usize },
 }
 
-impl From<String> for CheckText {
+impl From<String> for ObjectText {
     fn from(text: String) -> Self {
         Self(Arc::new(TextForm::Whole(text.into())))
     }
 }
 
-impl CheckText {
+impl ObjectText {
     /// The text.
     #[must_use]
     pub fn read(&self) -> Cow<'_, str> {
@@ -110,7 +110,7 @@ pub struct CheckObject {
     /// In the order of their keys.
     labels: Box<[(Arc<str>, Arc<str>)]>,
     /// The object as JSON without `managedFields`. None if it is too large to be a check.
-    text: Option<CheckText>,
+    text: Option<ObjectText>,
 }
 
 /// An object with the metadata by which a watch or a list names it.
@@ -134,7 +134,7 @@ struct MetadataOnly {
 impl CheckObject {
     /// The object as JSON, if it is small enough to be a check.
     #[must_use]
-    pub const fn text(&self) -> Option<&CheckText> {
+    pub const fn text(&self) -> Option<&ObjectText> {
         self.text.as_ref()
     }
 
@@ -226,7 +226,7 @@ impl CheckObject {
             .map(|(key, value)| key.len() + value.len() + LABEL)
             .sum();
         let uid = self.uid.as_ref().map_or(0, |it| it.len());
-        let text = self.text.as_ref().map_or(0, CheckText::weight);
+        let text = self.text.as_ref().map_or(0, ObjectText::weight);
         labels + self.name.len() + uid + text + WITHOUT_TEXT
     }
 

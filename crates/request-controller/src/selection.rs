@@ -4,7 +4,7 @@ pub use connectors_api::wanted_objects::{
     CheckTrouble, Selection, SelectsNothing, WantedObjects, kind_forbidden, kind_missing, wanted,
 };
 
-use crate::check_object::CheckText;
+use crate::check_object::ObjectText;
 
 /// True when a check's reason is an error of its policy, which is found before any object is read.
 pub(crate) fn is_trouble_of_policy(word: &str) -> bool {
@@ -22,7 +22,7 @@ pub(crate) fn is_trouble_of_policy(word: &str) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct CheckCandidates {
     /// Those that were read, as JSON.
-    pub texts: Vec<CheckText>,
+    pub texts: Vec<ObjectText>,
     /// Why one of them, or what proves it, could not be read. It decides only where the others do not.
     pub unread: Option<(CheckTrouble, String)>,
 }

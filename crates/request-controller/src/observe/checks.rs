@@ -31,7 +31,7 @@ use super::{
 use crate::{
     api::Name,
     cache::Link,
-    check_object::CheckText,
+    check_object::ObjectText,
     evaluator::Unanswered,
     evidence::{self, ListRoom},
     grant,
@@ -122,9 +122,9 @@ impl Observer {
         pod: &WholePod,
         found: &mut [FoundCandidates],
         look: &Look,
-    ) -> Result<Vec<CheckText>, ObserveError> {
+    ) -> Result<Vec<ObjectText>, ObserveError> {
         let name = Name::of(request);
-        let mut links: Vec<CheckText> = Vec::new();
+        let mut links: Vec<ObjectText> = Vec::new();
         for ((check, _), found) in compiled.checks().zip(found) {
             let (Some(lineage), Ok(found)) = (proof_needed(check).lineage(), found) else {
                 continue;
@@ -133,7 +133,7 @@ impl Observer {
             let collected = self.lineage(lineage, &name, &pod.value, approvals, look);
             let collected = collected.await?;
             // Objects that two checks need are shared, so that pointers tell them apart.
-            let is_new = |it: &CheckText| !links.iter().any(|known| known.is(it));
+            let is_new = |it: &ObjectText| !links.iter().any(|known| known.is(it));
             let new: Vec<_> = collected.texts.into_iter().filter(is_new).collect();
             links.extend(new);
             found.unread = found.unread.take().or(collected.trouble);
@@ -157,7 +157,7 @@ impl Observer {
         let runs = self
             .links_of_grant(request, &followed, &mut looked, look)
             .await;
-        let end = |(lineage, run): &(&'static dyn Lineage, CheckText)| {
+        let end = |(lineage, run): &(&'static dyn Lineage, ObjectText)| {
             let run: Value = serde_json::from_str(&run.read()).ok()?;
             lineage.goes_on(&run).err()
         };
@@ -220,7 +220,7 @@ impl Observer {
         followed: &[FollowedRef<'_>],
         looked: &mut BTreeMap<String, EvidenceLook>,
         look: &Look,
-    ) -> Vec<(&'static dyn Lineage, CheckText)> {
+    ) -> Vec<(&'static dyn Lineage, ObjectText)> {
         let namespace = &request.spec.context.object_ref.namespace;
         let objects = followed.iter().flat_map(|it| it.links());
         let links: BTreeMap<_, _> = objects
@@ -352,7 +352,7 @@ impl ObjectRoom {
     /// The objects of a check, if there is room for all of them. Without it there is none for later checks either.
     fn take(&mut self, found: FoundCandidates) -> FoundCandidates {
         let found = found?;
-        let bytes: usize = found.texts.iter().map(CheckText::length).sum();
+        let bytes: usize = found.texts.iter().map(ObjectText::length).sum();
         self.0 = self.0.saturating_sub(bytes);
         self.left().map(|()| found)
     }
@@ -399,7 +399,7 @@ impl WholePod {
 struct CheckedObjects {
     check: String,
     shared_fields: Vec<String>,
-    texts: Vec<CheckText>,
+    texts: Vec<ObjectText>,
 }
 
 /// A question before it is copied into a message, which most reconciliations do not need.
@@ -409,7 +409,7 @@ struct DraftQuestion<'a> {
     connector: &'a str,
     candidates: Vec<CheckedObjects>,
     /// The objects between the pod and the approvals.
-    lineage: Vec<CheckText>,
+    lineage: Vec<ObjectText>,
     /// Since when a rule keeps the creators of pipeline runs true.
     creators_since: Option<Timestamp>,
     stage: EvaluationStage,
@@ -430,7 +430,7 @@ impl DraftQuestion<'_> {
             &links,
             creators.as_bytes(),
         ];
-        let lineage = self.lineage.iter().map(CheckText::bytes);
+        let lineage = self.lineage.iter().map(ObjectText::bytes);
         let counts: Vec<_> = self
             .candidates
             .iter()
@@ -445,7 +445,7 @@ impl DraftQuestion<'_> {
                 let fields = it.shared_fields.iter().map(String::as_bytes);
                 let short = counts.chain([it.check.as_bytes()]).chain(fields);
                 // One text at a time is in memory as a whole.
-                let texts = it.texts.iter().map(CheckText::bytes);
+                let texts = it.texts.iter().map(ObjectText::bytes);
                 short.map(Cow::Borrowed).chain(texts)
             });
         let fixed = fixed.into_iter().map(Cow::Borrowed);
@@ -523,7 +523,7 @@ pub(super) fn seek(
     wanted
 }
 
-fn copied(text: &CheckText) -> Vec<u8> {
+fn copied(text: &ObjectText) -> Vec<u8> {
     text.bytes().into_owned()
 }
 

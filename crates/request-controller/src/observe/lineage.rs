@@ -22,7 +22,7 @@ use super::{
     links::{MOST_BYTES, NamedObject},
     objects::{Look, says_nothing},
 };
-use crate::{api::Name, cache::Link, check_object::CheckText, selection::CheckTrouble};
+use crate::{api::Name, cache::Link, check_object::ObjectText, selection::CheckTrouble};
 
 /// The limit of rounds in which the judge names what it misses.
 const MOST_ROUNDS: usize = 20;
@@ -33,7 +33,7 @@ const AT_A_TIME: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     /// Those that were read, as JSON.
-    pub(super) texts: Vec<CheckText>,
+    pub(super) texts: Vec<ObjectText>,
     values: Vec<Value>,
     /// The object that was asked for, whether it exists or not.
     asked: BTreeSet<Link>,
@@ -69,7 +69,7 @@ impl Observer {
         lineage: &'static dyn Lineage,
         request: &Name,
         pod: &Value,
-        approvals: &[CheckText],
+        approvals: &[ObjectText],
         look: &Look,
     ) -> Result<Collected, ObserveError> {
         let mut collected = Collected::default();
@@ -280,7 +280,7 @@ mod tests {
     async fn collected(cluster: &Cluster, approvals: &[Value]) -> Collected {
         let controller = cluster.controller();
         let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
-        let approvals: Vec<CheckText> = approvals.iter().map(|it| it.to_string().into()).collect();
+        let approvals: Vec<ObjectText> = approvals.iter().map(|it| it.to_string().into()).collect();
         let look = Look::begin((Via::Api, false), Arc::default());
         let request = Cluster::request();
         let observer = &controller.observer;

@@ -15,7 +15,7 @@ use connectors_api::lineage::{
 
 use crate::{
     cache::{Link, MOST_SOUGHT, SoughtObjects},
-    check_object::{CheckObject, CheckText},
+    check_object::{CheckObject, ObjectText},
     selection::CheckTrouble,
 };
 
@@ -71,7 +71,7 @@ impl NamedObject {
     }
 
     /// The object as JSON.
-    pub(super) fn text(&self) -> Option<&CheckText> {
+    pub(super) fn text(&self) -> Option<&ObjectText> {
         match self {
             Self::There(object) => object.text(),
             Self::Gone | Self::Trouble(..) => None,
@@ -139,7 +139,7 @@ impl LinksRead {
             return false;
         }
         let texts = read.values().filter_map(NamedObject::text);
-        texts.map(CheckText::length).sum::<usize>() <= MOST_BYTES
+        texts.map(ObjectText::length).sum::<usize>() <= MOST_BYTES
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     api::{Live, MOST_LISTED, Name, NotListed},
     cache::{KindObject, KindState, World},
     check_kinds,
-    check_object::{self, CheckObject, CheckText},
+    check_object::{self, CheckObject, ObjectText},
     dynamic::{self, FoundKind as KindFound},
     selection::{
         CheckCandidates, CheckTrouble, FoundCandidates, Selection, WantedObjects, kind_forbidden,
@@ -194,7 +194,7 @@ impl CheckObjects {
         name: &Name,
         uid: &str,
         via: Via,
-    ) -> (EvidenceLook, Option<CheckText>) {
+    ) -> (EvidenceLook, Option<ObjectText>) {
         match self.named(kind, name, via).await {
             Ok(object) => looked(&object, uid),
             Err(error) => {
@@ -300,7 +300,7 @@ struct KnownObjects {
 
 /// The state of an object of the evidence. One that is being deleted counts as deleted. The earlier state of one that
 /// cannot be read any more does not count.
-pub(super) fn looked(object: &NamedObject, uid: &str) -> (EvidenceLook, Option<CheckText>) {
+pub(super) fn looked(object: &NamedObject, uid: &str) -> (EvidenceLook, Option<ObjectText>) {
     match object {
         NamedObject::There(object) if object.uid() != Some(uid) || object.is_going() => {
             (EvidenceLook::Gone, None)

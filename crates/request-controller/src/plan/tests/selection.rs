@@ -18,7 +18,7 @@ use evaluation_api::{
 use serde_json::{Value, json};
 
 use super::scene::{RESOURCE, Scene, policy_object, request};
-use crate::{check_object::CheckText, seen::EvidenceState};
+use crate::{check_object::ObjectText, seen::EvidenceState};
 use crate::{
     selection::{self, CheckCandidates, CheckTrouble, FoundCandidates, Selection, WantedObjects},
     verdict::{self, EvidenceLook},
@@ -46,7 +46,7 @@ fn object(name: &str) -> Value {
     json!({"metadata": {"name": name, "labels": {"run": "run-deploy-pod"}}})
 }
 
-fn text(name: &str) -> CheckText {
+fn text(name: &str) -> ObjectText {
     object(name).to_string().into()
 }
 
