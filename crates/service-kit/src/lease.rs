@@ -41,7 +41,7 @@ use tracing::{info, warn};
 use crate::gets;
 use crate::readiness::{Readiness, Status};
 use crate::{clock, report};
-use candidate::{Candidate, LeaseStep};
+use candidate::{Candidate, LeaseStep, Patience};
 pub use next::NextShard;
 pub use spread::{ShardPlace, Spread, WorkEnded};
 
@@ -263,7 +263,7 @@ impl Election {
     }
 
     /// How long a lease that became free is left to others.
-    fn patience(&self) -> Duration {
+    fn patience(&self) -> Patience {
         let place = self.place.as_ref();
         let of_place = place.map_or(Duration::ZERO, ShardPlace::patience);
         // Another one looks once in each period.
@@ -272,7 +272,10 @@ impl Election {
         } else {
             self.terms.period * 2
         };
-        of_place + of_caches
+        Patience {
+            always: of_place,
+            with_others: of_caches,
+        }
     }
 
     /// Whether the caches are complete, if the process needs any.

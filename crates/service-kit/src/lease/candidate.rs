@@ -19,6 +19,15 @@ pub(super) enum LeaseStep {
     Wait(Instant),
 }
 
+/// How long a lease that became free is left to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Patience {
+    /// For any lease.
+    pub(super) always: Duration,
+    /// For one that another process held, in addition: that process, or a replica of it, may take it.
+    pub(super) with_others: Duration,
+}
+
 /// The lease as last seen, and since when it has been so.
 #[derive(Clone, Debug)]
 struct Sighting {
@@ -50,12 +59,17 @@ impl Candidate {
     }
 
     /// The decision. A lease that became free is left to others for some time, if another one is to have it.
-    pub(super) fn plan(&self, now: Instant, patience: Duration) -> LeaseStep {
+    pub(super) fn plan(&self, now: Instant, patience: Patience) -> LeaseStep {
         let Some(Sighting { lease, since }) = self.last.as_ref().filter(|_| self.fresh) else {
             return LeaseStep::Look;
         };
+        let Patience {
+            always,
+            with_others,
+        } = patience;
+        let patience = always + with_others;
         let free_at = match lease {
-            None => *since + patience,
+            None => *since + always,
             Some(lease) => match record::holder(lease) {
                 None => *since + patience,
                 // Either held, or left by a former life of this process.
@@ -180,7 +194,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
     use tokio::time::Instant;
 
-    use super::{Candidate, LeaseStep};
+    use super::{Candidate, LeaseStep, Patience};
     use crate::lease::{Leadership, LeaseTerms};
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -205,14 +219,17 @@ mod tests {
         let (mut candidate, start) = (me(), Instant::now());
         candidate.saw(lease, start);
         (
-            candidate.plan(start + SECOND * seconds, Duration::ZERO),
+            candidate.plan(start + SECOND * seconds, Patience::default()),
             start,
         )
     }
 
     #[test]
     fn nothing_is_done_before_the_record_was_looked_at() {
-        assert_eq!(me().plan(Instant::now(), Duration::ZERO), LeaseStep::Look);
+        assert_eq!(
+            me().plan(Instant::now(), Patience::default()),
+            LeaseStep::Look
+        );
     }
 
     #[test]
@@ -260,12 +277,12 @@ mod tests {
         candidate.saw(Some(lease("1", Some("other"), 15)), start);
         candidate.saw(Some(lease("1", Some("other"), 15)), start + SECOND * 14);
         assert_eq!(
-            candidate.plan(start + SECOND * 15, Duration::ZERO),
+            candidate.plan(start + SECOND * 15, Patience::default()),
             LeaseStep::Write
         );
         candidate.saw(Some(lease("2", Some("other"), 15)), start + SECOND * 15);
         assert_eq!(
-            candidate.plan(start + SECOND * 15, Duration::ZERO),
+            candidate.plan(start + SECOND * 15, Patience::default()),
             LeaseStep::Wait(start + SECOND * 30)
         );
     }
@@ -276,12 +293,12 @@ mod tests {
         candidate.saw(Some(lease("1", Some("other"), 15)), start);
         candidate.saw(None, start + SECOND);
         assert_eq!(
-            candidate.plan(start + SECOND, Duration::ZERO),
+            candidate.plan(start + SECOND, Patience::default()),
             LeaseStep::Wait(start + SECOND * 16)
         );
         candidate.saw(None, start + SECOND * 16);
         assert_eq!(
-            candidate.plan(start + SECOND * 16, Duration::ZERO),
+            candidate.plan(start + SECOND * 16, Patience::default()),
             LeaseStep::Write
         );
     }
@@ -293,7 +310,7 @@ mod tests {
             candidate.saw(Some(lease("1", nobody, 15)), start);
             candidate.saw(None, start + SECOND);
             assert_eq!(
-                candidate.plan(start + SECOND, Duration::ZERO),
+                candidate.plan(start + SECOND, Patience::default()),
                 LeaseStep::Write
             );
         }
@@ -307,12 +324,12 @@ mod tests {
         candidate.rest();
         candidate.saw(None, start + SECOND);
         assert_eq!(
-            candidate.plan(start + SECOND, Duration::ZERO),
+            candidate.plan(start + SECOND, Patience::default()),
             LeaseStep::Wait(start + SECOND * 15)
         );
         candidate.saw(Some(lease("1", None, 15)), start + SECOND * 2);
         assert_eq!(
-            candidate.plan(start + SECOND * 2, Duration::ZERO),
+            candidate.plan(start + SECOND * 2, Patience::default()),
             LeaseStep::Write
         );
     }
@@ -332,7 +349,7 @@ mod tests {
         assert!(leadership.is_leader_at(start + SECOND * 9));
         assert!(!leadership.is_leader_at(start + SECOND * 10));
         assert_eq!(
-            candidate.plan(start + SECOND * 6, Duration::ZERO),
+            candidate.plan(start + SECOND * 6, Patience::default()),
             LeaseStep::Write
         );
     }
@@ -359,13 +376,13 @@ mod tests {
         candidate.wrote(lease("1", Some("me"), 15), start, start);
         candidate.rest();
         assert_eq!(
-            candidate.plan(start + SECOND * 5, Duration::ZERO),
+            candidate.plan(start + SECOND * 5, Patience::default()),
             LeaseStep::Look
         );
         assert!(candidate.leadership().is_leader_at(start + SECOND * 5));
         candidate.saw(Some(lease("2", Some("me"), 15)), start + SECOND * 5);
         assert_eq!(
-            candidate.plan(start + SECOND * 5, Duration::ZERO),
+            candidate.plan(start + SECOND * 5, Patience::default()),
             LeaseStep::Write
         );
         assert_eq!(
@@ -414,18 +431,18 @@ mod tests {
                 begin(&mut candidate, start);
                 for second in (every..15).step_by(every as usize) {
                     candidate.rest();
-                    assert_eq!(candidate.plan(start, Duration::ZERO), LeaseStep::Look);
+                    assert_eq!(candidate.plan(start, Patience::default()), LeaseStep::Look);
                     let now = start + SECOND * second;
                     candidate.saw(seen(), now);
                     let free = start + SECOND * 15;
                     assert_eq!(
-                        candidate.plan(now, Duration::ZERO),
+                        candidate.plan(now, Patience::default()),
                         LeaseStep::Wait(free),
                         "{name}, each {every} s"
                     );
                 }
                 assert_eq!(
-                    candidate.plan(start + SECOND * 15, Duration::ZERO),
+                    candidate.plan(start + SECOND * 15, Patience::default()),
                     LeaseStep::Write,
                     "{name}, each {every} s"
                 );

@@ -1,12 +1,15 @@
 //! The lease of the process that is to have a shard next.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use kube::Client;
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
-use super::{Election, LeaseProblem, LeaseTerms, Spread, candidate::LeaseStep};
+use super::{
+    Election, LeaseProblem, LeaseTerms, Spread,
+    candidate::{LeaseStep, Patience},
+};
 use crate::{readiness::Readiness, shutdown::Stop};
 
 /// A holder that missed so many renewals is taken for dead.
@@ -64,7 +67,7 @@ impl NextShard {
         let Self { election, spread } = self;
         election.look().await?;
         let (candidate, now) = (&election.candidate, Instant::now());
-        if let LeaseStep::Wait(_) = candidate.plan(now, Duration::ZERO) {
+        if let LeaseStep::Wait(_) = candidate.plan(now, Patience::default()) {
             // Long before its time is up: nothing should be handed over to a process that has died.
             let is_alive = candidate.silence(now) < election.terms.period * RENEWALS;
             spread.next_is(candidate.holder().filter(|_| is_alive));

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     LeaseTerms,
-    candidate::{Candidate, LeaseStep},
+    candidate::{Candidate, LeaseStep, Patience},
     record,
 };
 
@@ -193,7 +193,7 @@ impl World {
         let process = &mut self.processes[index];
         let wall =
             Timestamp::UNIX_EPOCH + SignedDuration::try_from(TICK * tick).unwrap() + process.skew;
-        let call = match process.candidate.plan(now, Duration::ZERO) {
+        let call = match process.candidate.plan(now, Patience::default()) {
             LeaseStep::Look => Call::Read,
             LeaseStep::Write => Call::Write(Box::new(process.candidate.claim("lease", wall))),
             LeaseStep::Wait(_) => {

@@ -273,6 +273,10 @@ async fn a_free_lease_is_taken_by_the_process_whose_caches_are_complete() {
 async fn a_process_without_others_leads_when_its_caches_are_complete_or_after_some_time() {
     for (complete_after, expected) in [(1, SECOND), (100, SECOND * 4)] {
         let server = Server::default();
+        let mut before = server.stand("before");
+        before.until(true).await;
+        before.release.send(()).unwrap();
+        before.task.await.unwrap();
         let (mut only, part) = server.stand_unprepared("only");
         let completed = tokio::spawn(async move {
             sleep(SECOND * complete_after).await;
@@ -283,6 +287,13 @@ async fn a_process_without_others_leads_when_its_caches_are_complete_or_after_so
         completed.await.unwrap();
         assert!(only.leads());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_process_of_all_leads_at_once_before_its_caches_are_complete() {
+    let server = Server::default();
+    let (mut first, _part) = server.stand_unprepared("first");
+    assert_eq!(first.until(true).await, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

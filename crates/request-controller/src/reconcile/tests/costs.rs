@@ -91,7 +91,10 @@ async fn a_look_from_the_caches_reads_the_pod_from_the_memory_of_the_api_server(
         cluster.reads_by(&mut controller, client, ONCE);
         let name = Cluster::request();
         let look = || controller.request(&name, Instant::now());
+        let began = Instant::now();
         look().await.unwrap();
+        // The API server would wait longer for the version.
+        assert!(began.elapsed() < Duration::from_secs(2));
         let pod = cluster.server.named("pods", "run-deploy-pod").unwrap();
         let version = pod["metadata"]["resourceVersion"].as_str().unwrap();
         let mut expected = vec![format!("resourceVersion={version}")];
