@@ -101,6 +101,9 @@ impl ObjectText {
     }
 }
 
+/// A label whose key and value may be the one copy of an index.
+pub(crate) type SharedLabel = (Arc<str>, Arc<str>);
+
 /// An object of some kind.
 #[derive(Clone, Debug)]
 pub struct CheckObject {
@@ -108,7 +111,7 @@ pub struct CheckObject {
     uid: Option<Box<str>>,
     is_going: bool,
     /// In the order of their keys.
-    labels: Box<[(Arc<str>, Arc<str>)]>,
+    labels: Box<[SharedLabel]>,
     /// The object as JSON without `managedFields`. None if it is too large to be a check.
     text: Option<ObjectText>,
 }
@@ -138,11 +141,19 @@ impl CheckObject {
         self.text.as_ref()
     }
 
-    /// The same object with a text that shares what it has in common with others.
-    pub(crate) fn packed(&self, shapes: &mut Interner<str>) -> Self {
+    /// The same object as a cache keeps it: its text shares what it has in common with others, and its labels are those of
+    /// the index, if it has any there. They are its own labels in their order.
+    pub(crate) fn cached(
+        &self,
+        labels: Option<Vec<SharedLabel>>,
+        shapes: &mut Interner<str>,
+    ) -> Self {
         Self {
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            is_going: self.is_going,
+            labels: labels.map_or_else(|| self.labels.clone(), Vec::into_boxed_slice),
             text: self.text.as_ref().map(|it| it.packed(shapes)),
-            ..self.clone()
         }
     }
 
@@ -172,19 +183,9 @@ impl CheckObject {
         labels.map(|(key, value)| (key.as_ref(), value.as_ref()))
     }
 
-    /// The same object with labels that share their texts. They are its own labels in their order.
-    #[must_use]
-    pub fn with_labels(&self, labels: impl Iterator<Item = (Arc<str>, Arc<str>)>) -> Self {
-        Self {
-            labels: labels.collect(),
-            ..self.clone()
-        }
-    }
-
-    /// The same object with the labels of one that has the same.
-    #[must_use]
-    pub fn with_labels_of(&self, other: &Self) -> Self {
-        self.with_labels(other.labels.iter().cloned())
+    /// The same labels and their values, to be kept by another object as well.
+    pub(crate) fn shared_labels(&self) -> &[SharedLabel] {
+        &self.labels
     }
 
     /// The same object with the kind of the list that contained it.

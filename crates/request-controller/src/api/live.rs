@@ -103,20 +103,13 @@ impl Live {
     }
 
     /// A pod with all its fields.
-    pub async fn pod(
-        &self,
-        name: &Name,
-    ) -> Result<Option<Result<Value, Box<Unreadable>>>, CallError> {
+    pub async fn pod(&self, name: &Name) -> MaybeObject<Value> {
         self.object(&ApiResource::erase::<Pod>(&()), name).await
     }
 
     /// The same, no older than a version that the caches have seen. An API server whose memory lags waits until it has that
     /// version, so the newest one is read instead.
-    pub async fn pod_since(
-        &self,
-        name: &Name,
-        version: &str,
-    ) -> Result<Option<Result<Value, Box<Unreadable>>>, CallError> {
+    pub async fn pod_since(&self, name: &Name, version: &str) -> MaybeObject<Value> {
         let kind = ApiResource::erase::<Pod>(&());
         let api: Api<Guarded<DynamicObject>> =
             Api::namespaced_with(self.client.clone(), &name.namespace, &kind);
@@ -124,8 +117,7 @@ impl Live {
         let Ok(Ok(found)) = timeout(FROM_MEMORY, found).await else {
             return self.pod(name).await;
         };
-        let read = |object: DynamicObject| whole(object, &kind);
-        Ok(found.map(|it| it.object.map(read).map_err(Box::new)))
+        Ok(found.map(|it| whole_object(it, &kind)))
     }
 
     /// The metadata of a connector.
@@ -221,11 +213,7 @@ impl Live {
     }
 
     /// An object of any kind.
-    pub async fn object(
-        &self,
-        kind: &ApiResource,
-        name: &Name,
-    ) -> Result<Option<Result<Value, Box<Unreadable>>>, CallError> {
+    pub async fn object(&self, kind: &ApiResource, name: &Name) -> MaybeObject<Value> {
         let api: Api<Guarded<DynamicObject>> =
             Api::namespaced_with(self.client.clone(), &name.namespace, kind);
         let call = format!("get {} {name}", kind.kind);
@@ -233,8 +221,7 @@ impl Live {
             .policy
             .call(call, || gets::find(&api, &name.name))
             .await?;
-        let read = |object: DynamicObject| whole(object, kind);
-        Ok(found.map(|it| it.object.map(read).map_err(Box::new)))
+        Ok(found.map(|it| whole_object(it, kind)))
     }
 
     /// An object for a check.
@@ -329,6 +316,15 @@ impl Live {
         }
         Ok(kept)
     }
+}
+
+/// The object that was read, as a whole one of its kind.
+fn whole_object(
+    guarded: Guarded<DynamicObject>,
+    kind: &ApiResource,
+) -> Result<Value, Box<Unreadable>> {
+    let read = |object| whole(object, kind);
+    guarded.object.map(read).map_err(Box::new)
 }
 
 /// The object, or the reason why it is unreadable.

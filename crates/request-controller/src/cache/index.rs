@@ -9,6 +9,8 @@ use std::{
 
 use connectors_api::template::RenderedLabels;
 
+use crate::check_object::SharedLabel;
+
 /// The values under one key. Most keys have one value. A tree for it would take room for eleven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum IndexValues<V> {
@@ -124,9 +126,6 @@ where
 
 /// A label and its value.
 pub(super) type Label<'a> = (&'a str, &'a str);
-
-/// A label whose key and value are the one copy of an index.
-pub(super) type SharedLabel = (Arc<str>, Arc<str>);
 
 /// Items by the labels that they have, or that they select by.
 #[derive(Clone, Debug)]

@@ -9,9 +9,12 @@ use connectors_api::template::RenderedLabels;
 
 use super::{
     Keeps,
-    index::{Label, LabelIndex, SharedLabel},
+    index::{Label, LabelIndex},
 };
-use crate::{check_object::CheckObject, interner::Interner};
+use crate::{
+    check_object::{CheckObject, SharedLabel},
+    interner::Interner,
+};
 
 /// The limit of bytes for the objects of one kind in one namespace: enough for some thousand approvals. Above it the
 /// cache keeps none of them, and each reconciliation for a pod of the namespace reads them live.
@@ -59,6 +62,19 @@ impl KindObject {
             Self::Unreadable | Self::Gone => None,
         }
     }
+
+    fn labels(&self) -> impl Iterator<Item = Label<'_>> {
+        let object = self.there().into_iter();
+        object.flat_map(|it| it.labels())
+    }
+
+    /// The object as the cache keeps it: with labels that the index has, if it has them.
+    fn cached(self, labels: Option<Vec<SharedLabel>>, shapes: &mut Interner<str>) -> Self {
+        match self {
+            Self::There(object) => Self::There(Arc::new(object.cached(labels, shapes))),
+            Self::Unreadable | Self::Gone => self,
+        }
+    }
 }
 
 /// True for an object with more labels than an index of them is worth.
@@ -85,30 +101,31 @@ enum LabelIndexing {
     Compared,
 }
 
+impl LabelIndexing {
+    fn of(object: &KindObject, keeps: Keeps) -> Self {
+        match (object.there(), keeps) {
+            (Some(object), Keeps::All) if has_many_labels(object) => Self::Compared,
+            (Some(_), Keeps::All) => Self::ByLabel,
+            (Some(_) | None, _) => Self::Never,
+        }
+    }
+}
+
 impl IndexedObject {
-    fn of(name: &str, object: KindObject, keeps: Keeps, shapes: &mut Interner<str>) -> Self {
-        let object = match object {
-            KindObject::There(object) => KindObject::There(Arc::new(object.packed(shapes))),
-            KindObject::Unreadable | KindObject::Gone => object,
-        };
-        let indexed = match object.there() {
-            Some(object) if keeps == Keeps::All && has_many_labels(object) => {
-                LabelIndexing::Compared
-            }
-            Some(_) if keeps == Keeps::All => LabelIndexing::ByLabel,
-            Some(_) | None => LabelIndexing::Never,
-        };
-        let mut it = Self {
-            weight: object.weight(name),
+    fn of(name: &str, object: KindObject, indexed: LabelIndexing) -> Self {
+        let mut weight = object.weight(name);
+        if indexed == LabelIndexing::ByLabel {
+            let labels = object.labels();
+            let entries = labels.map(|(key, value)| key.len() + value.len());
+            weight += entries
+                .map(|it| it + name.len() + INDEX_ENTRY)
+                .sum::<usize>();
+        }
+        Self {
             object,
             indexed,
-        };
-        if indexed == LabelIndexing::ByLabel {
-            let entry =
-                |(key, value): Label<'_>| key.len() + value.len() + name.len() + INDEX_ENTRY;
-            it.weight += it.labels().map(entry).sum::<usize>();
+            weight,
         }
-        it
     }
 
     /// The object leaves the cache.
@@ -116,30 +133,6 @@ impl IndexedObject {
         if let Some(object) = self.object.there() {
             object.release(shapes);
         }
-    }
-
-    fn labels(&self) -> impl Iterator<Item = Label<'_>> {
-        let object = self.object.there().into_iter();
-        object.flat_map(|it| it.labels())
-    }
-
-    /// Keeps the labels as the index has them. Every object of a namespace would have copies otherwise.
-    fn share_labels(&mut self, shared: Vec<SharedLabel>) {
-        if let KindObject::There(object) = &mut self.object {
-            *object = Arc::new(object.with_labels(shared.into_iter()));
-        }
-    }
-
-    /// The same with the labels of an object that has the same.
-    fn share_labels_of(&mut self, other: &Self) {
-        if let (KindObject::There(object), Some(other)) = (&mut self.object, other.object.there()) {
-            *object = Arc::new(object.with_labels_of(other));
-        }
-    }
-
-    /// True when both have the same place in the index. Most changes of an object leave its labels as they are.
-    fn is_indexed_as(&self, other: &Self) -> bool {
-        self.indexed == other.indexed && self.labels().eq(other.labels())
     }
 }
 
@@ -196,19 +189,14 @@ impl KindObjects {
         if self.overflowed {
             return;
         }
-        let mut object = IndexedObject::of(name, object, keeps, &mut self.shapes);
         let (name, before) = match self.all.remove_entry(name) {
             Some((name, before)) => (name, Some(before)),
             None => (name.into(), None),
         };
-        match &before {
-            Some(before) if before.is_indexed_as(&object) => object.share_labels_of(before),
-            Some(before) => {
-                self.take_from_index(&name, before);
-                self.add_to_index(&name, &mut object);
-            }
-            None => self.add_to_index(&name, &mut object),
-        }
+        let indexed = LabelIndexing::of(&object, keeps);
+        let labels = self.index_anew(&name, before.as_ref(), &object, indexed);
+        let object = object.cached(labels, &mut self.shapes);
+        let object = IndexedObject::of(&name, object, indexed);
         self.weight += object.weight;
         if let Some(before) = before {
             self.weight -= before.weight;
@@ -228,17 +216,36 @@ impl KindObjects {
         }
     }
 
-    fn add_to_index(&mut self, name: &Arc<str>, object: &mut IndexedObject) {
-        match object.indexed {
-            LabelIndexing::Never => {}
+    /// Moves an object to its place in the index. Returns its labels as the index has them, if it is found by them. Most
+    /// changes of an object leave its labels as they are.
+    fn index_anew(
+        &mut self,
+        name: &Arc<str>,
+        before: Option<&IndexedObject>,
+        object: &KindObject,
+        indexed: LabelIndexing,
+    ) -> Option<Vec<SharedLabel>> {
+        if let Some(before) = before {
+            let same = before.indexed == indexed && before.object.labels().eq(object.labels());
+            if same {
+                let known = before
+                    .object
+                    .there()
+                    .filter(|_| indexed == LabelIndexing::ByLabel);
+                return known.map(|it| it.shared_labels().to_vec());
+            }
+            self.take_from_index(name, before);
+        }
+        match indexed {
+            LabelIndexing::Never => None,
             LabelIndexing::Compared => {
                 self.compared.insert(Arc::clone(name));
+                None
             }
             LabelIndexing::ByLabel => {
                 let labels = object.labels();
-                let shared = labels.map(|label| self.by_label.add(label, Arc::clone(name)));
-                let shared = shared.collect();
-                object.share_labels(shared);
+                let add = |label| self.by_label.add(label, Arc::clone(name));
+                Some(labels.map(add).collect())
             }
         }
     }
@@ -250,7 +257,7 @@ impl KindObjects {
                 self.compared.remove(name);
             }
             LabelIndexing::ByLabel => {
-                for label in before.labels() {
+                for label in before.object.labels() {
                     self.by_label.take(label, name);
                 }
             }
