@@ -60,8 +60,8 @@ command: [/{{ .component }}]
 {{- end }}
 
 {{/*
-  The environment of every service. Tenants make services read long objects: buffers of them go back to the kernel at
-  once (glibc would otherwise raise the threshold for that), and few arenas keep few fragments.
+  The environment of the services with the allocator of glibc. Tenants make services read long objects: buffers of them go
+  back to the kernel at once (glibc would otherwise raise the threshold for that), and few arenas keep few fragments.
 */}}
 {{- define "connectors.env" -}}
 - {name: MALLOC_ARENA_MAX, value: "2"}
