@@ -101,7 +101,7 @@ impl ObjectText {
     }
 }
 
-/// A label whose key and value may be the one copy of an index.
+/// A label: key and value. All objects in an index share its copy of both.
 pub(crate) type SharedLabel = (Arc<str>, Arc<str>);
 
 /// An object of some kind.
