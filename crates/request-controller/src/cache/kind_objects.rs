@@ -115,11 +115,9 @@ impl IndexedObject {
     fn of(name: &str, object: KindObject, indexed: LabelIndexing) -> Self {
         let mut weight = object.weight(name);
         if indexed == LabelIndexing::ByLabel {
-            let labels = object.labels();
-            let entries = labels.map(|(key, value)| key.len() + value.len());
-            weight += entries
-                .map(|it| it + name.len() + INDEX_ENTRY)
-                .sum::<usize>();
+            let entry =
+                |(key, value): Label<'_>| key.len() + value.len() + name.len() + INDEX_ENTRY;
+            weight += object.labels().map(entry).sum::<usize>();
         }
         Self {
             object,
