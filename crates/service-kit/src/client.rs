@@ -14,15 +14,16 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use kube::{
     Client, Config,
-    client::{Body, ClientBuilder, DynBody},
+    client::{Body, DynBody},
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use serde_json::json;
 use thiserror::Error;
 use tokio::{runtime::Handle, sync::Semaphore, time::timeout};
 use tower::{BoxError, service_fn, util::MapResponseLayer};
+use tracing::{Instrument, debug, debug_span};
 
-use crate::{process, tls};
+use crate::{process, tls, transport};
 
 /// The API server itself gives up after a minute.
 const BEGINNING: Duration = Duration::from_secs(70);
@@ -70,7 +71,7 @@ pub fn of_config(mut config: Config) -> Result<Client, ConnectError> {
     // The caller decides which calls are repeated, and for how long.
     config.default_retry = false;
     let server = config.cluster_url.to_string();
-    let builder = ClientBuilder::try_from(config)
+    let builder = transport::of_config(config, transport::IDLE)
         .map_err(|source| ConnectError::Client { server, source })?;
     let client = builder
         .with_layer(&MapResponseLayer::new(keep_retry_after))
@@ -85,18 +86,24 @@ pub fn bounded(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let send = move |request: Request<Body>| {
         let client = client.clone();
-        async move {
+        let call = debug_span!("API", method = %request.method(), url = %request.uri());
+        let answered = async move {
             match timeout(BEGINNING, client.send(request)).await {
-                Ok(answer) => answer.map_err(BoxError::from),
+                Ok(Ok(answer)) => {
+                    debug!(status = %answer.status(), "answered");
+                    Ok(answer)
+                }
+                Ok(Err(error)) => Err(BoxError::from(error)),
                 Err(_) => Err(BoxError::from(format!("no answer within {BEGINNING:?}"))),
             }
-        }
+        };
+        answered.instrument(call)
     };
     Client::new(service_fn(send), namespace)
 }
 
 /// The same client with at most so many requests at a time whose response has not begun. The others wait in their
-/// order. Each request needs a connection of its own, whose memory stays occupied for a minute and a half.
+/// order. Each request needs a connection of its own.
 #[must_use]
 pub fn limited(client: Client, requests: usize) -> Client {
     let namespace = client.default_namespace().to_owned();

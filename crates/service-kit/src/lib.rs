@@ -46,6 +46,7 @@ mod spare_room;
 pub mod telemetry;
 pub mod tenant_rests;
 pub mod tls;
+mod transport;
 pub mod watches;
 
 #[cfg(test)]
