@@ -45,8 +45,8 @@ mod objects;
 use objects::Objects;
 
 /// The most bytes that one request may cost, all in. An allocation takes some more than it asks for.
-const WAITING: i64 = 7_000;
-const GRANTED: i64 = 6_500;
+const WAITING: i64 = 5_500;
+const GRANTED: i64 = 5_300;
 /// The bytes of what is remembered of the requests of one namespace, however many there are: a share of each cache, and
 /// what an entry takes beyond its weight.
 const REMEMBERED: i64 = 5 * 1024 * 1024;
@@ -199,9 +199,11 @@ impl Counted {
         });
     }
 
-    /// What a reconciliation that found the request waiting keeps.
+    /// What a reconciliation that found the request waiting keeps. Its job has the name from the cache.
     fn look(&mut self, objects: &Objects) {
-        let name = objects.name();
+        let cached = self.controller.world.read();
+        let name = cached.requests.by_uid(&objects.uid()).unwrap().clone();
+        drop(cached);
         self.count("selections", |it| {
             let labels = BTreeMap::from([("tekton.dev/pipelineRun".to_owned(), objects.run())]);
             let labels = LabelTemplates::parse(&labels).unwrap();

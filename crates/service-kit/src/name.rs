@@ -1,13 +1,17 @@
 //! The name of an object.
 
-use std::fmt;
+use std::{fmt, ops::Deref, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
-/// Namespace and name of an object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name {
+/// Namespace and name of an object. A copy is a reference: the caches, the queue and the timers share one text.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(Arc<NameParts>);
+
+/// The parts of a [`Name`].
+#[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NameParts {
     /// The namespace; empty for an object that is in none.
     pub namespace: String,
     /// The name.
@@ -18,10 +22,10 @@ impl Name {
     /// From both parts.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self {
+        Self(Arc::new(NameParts {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-        }
+        }))
     }
 
     /// Of an object.
@@ -33,10 +37,23 @@ impl Name {
     /// Of the object with this metadata.
     #[must_use]
     pub fn in_metadata(metadata: &ObjectMeta) -> Self {
-        Self {
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name: metadata.name.clone().unwrap_or_default(),
-        }
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let name = metadata.name.as_deref().unwrap_or_default();
+        Self::new(namespace, name)
+    }
+}
+
+impl Deref for Name {
+    type Target = NameParts;
+
+    fn deref(&self) -> &NameParts {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

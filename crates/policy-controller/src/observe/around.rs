@@ -8,7 +8,10 @@ use connectors_api::{
     connector,
 };
 use futures::try_join;
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::{
+    api::core::v1::{Namespace, ServiceAccount},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{Api, Client, Resource, api::ListParams};
 use service_kit::{
     lists,
@@ -18,7 +21,7 @@ use service_kit::{
 };
 use tokio::sync::Semaphore;
 
-use crate::seen::{Labels, Name};
+use crate::seen::Labels;
 
 /// The lists of service accounts that are on their way at most, whatever labels they are about. Tenants choose the
 /// labels, and each list may hold all accounts of the cluster.
@@ -205,9 +208,10 @@ impl AroundReads {
             let params = ListParams::default().labels(&labels);
             let listed = lists::whole(&policy, "list serviceaccounts", &api, params).await?;
             let mut accounts = AccountLabels::new();
-            for (name, labels) in there(&listed) {
-                let of_namespace = accounts.entry(name.namespace).or_default();
-                of_namespace.insert(name.name, labels);
+            for account in there(&listed) {
+                let namespace = account.namespace.clone().unwrap_or_default();
+                let of_namespace = accounts.entry(namespace).or_default();
+                of_namespace.extend([labels_by_name(account)]);
             }
             Ok(accounts)
         };
@@ -221,20 +225,22 @@ impl AroundReads {
     }
 }
 
-/// The objects that exist and are not being deleted.
-fn there<K: Resource, P>(objects: &[Guarded<K, P>]) -> impl Iterator<Item = (Name, Labels)> {
+/// The metadata of the objects that exist and are not being deleted.
+fn there<K: Resource, P>(objects: &[Guarded<K, P>]) -> impl Iterator<Item = &ObjectMeta> {
     // No selector finds an object with unreadable labels, not even a negative one.
     let objects = objects.iter().filter_map(|it| it.object.as_ref().ok());
     let objects = objects.map(Resource::meta);
-    let there = objects.filter(|it| it.deletion_timestamp.is_none());
-    there.map(|it| (Name::in_metadata(it), it.labels.clone().unwrap_or_default()))
+    objects.filter(|it| it.deletion_timestamp.is_none())
 }
 
-/// The same of objects that are in one namespace, or in none.
+/// The labels by name of these objects, if they are in one namespace or in none.
 fn names<K: Resource, P>(objects: &[Guarded<K, P>]) -> LabelsByName {
-    there(objects)
-        .map(|(name, labels)| (name.name, labels))
-        .collect()
+    there(objects).map(labels_by_name).collect()
+}
+
+fn labels_by_name(object: &ObjectMeta) -> (String, Labels) {
+    let name = object.name.clone().unwrap_or_default();
+    (name, object.labels.clone().unwrap_or_default())
 }
 
 /// The part of a selector that the API server can evaluate.

@@ -84,9 +84,9 @@ impl KeptGrant {
 #[derive(Debug, Default)]
 pub struct GrantCache {
     /// By kind.
-    all: BTreeMap<Arc<Name>, [Option<KeptGrant>; 2]>,
+    all: BTreeMap<Name, [Option<KeptGrant>; 2]>,
     /// Their names by the UID of the request in their label.
-    of_request: Index<Arc<str>, Arc<Name>>,
+    of_request: Index<Arc<str>, Name>,
 }
 
 impl GrantCache {
@@ -109,14 +109,14 @@ impl GrantCache {
     pub fn of_request(&self, uid: &str) -> Vec<(GrantKind, Name)> {
         let names = || self.of_request.get(uid).into_iter().flatten();
         let of = |kind: GrantKind| {
-            let has = move |name: &&Arc<Name>| {
+            let has = move |name: &&Name| {
                 let kept = self
                     .all
                     .get(*name)
                     .and_then(|it| it[kind as usize].as_ref());
                 kept.is_some_and(|it| it.request.as_ref() == uid)
             };
-            names().filter(has).map(move |it| (kind, Name::clone(it)))
+            names().filter(has).map(move |it| (kind, it.clone()))
         };
         GrantKind::ALL.into_iter().flat_map(of).collect()
     }
@@ -145,7 +145,7 @@ impl GrantCache {
         let (name, mut both) = self
             .all
             .remove_entry(name)
-            .unwrap_or_else(|| (Arc::new(name.clone()), [None, None]));
+            .unwrap_or_else(|| (name.clone(), [None, None]));
         let before = both[kind as usize].take();
         if let Some(before) = &before {
             let other = both.iter().flatten();
@@ -158,11 +158,7 @@ impl GrantCache {
             // The key of the index and both objects share one copy.
             let known = self.of_request.get_key_value(request);
             let request = known.map_or_else(|| request.into(), |(known, _)| Arc::clone(known));
-            add(
-                &mut self.of_request,
-                Arc::clone(&request),
-                Arc::clone(&name),
-            );
+            add(&mut self.of_request, Arc::clone(&request), name.clone());
             both[kind as usize] = Some(KeptGrant::of(grant, request));
         }
         if both.iter().any(Option::is_some) {

@@ -33,7 +33,7 @@ pub struct RequestHead {
     /// The reason of the condition Ready.
     pub ready: Option<Box<str>>,
     /// The pod that it is for.
-    pub pod: Arc<Name>,
+    pub pod: Name,
     /// The UID of that pod.
     pub pod_uid: Option<Arc<str>>,
     /// The namespace of the service account, if the request names another one than that of the pod.
@@ -74,7 +74,7 @@ impl RequestHead {
             is_going: metadata.deletion_timestamp.is_some(),
             phase: status.and_then(|it| it.phase),
             ready: ready.next().map(|it| it.reason.as_str().into()),
-            pod: Arc::new(pod_of(request)),
+            pod: pod_of(request),
             pod_uid: pod.uid.as_deref().map(Arc::from),
             other_namespace: (subject != pod.namespace).then(|| subject.into()),
             account: spec.subject.name.as_str().into(),

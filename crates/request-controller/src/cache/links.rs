@@ -22,11 +22,11 @@ const MOST_OF_NAMESPACE: usize = 16 * 1024;
 /// The limit of entries for all namespaces.
 const MOST_OF_ALL: usize = 64 * 1024;
 
-/// Links by request, and requests by link. Both share one copy of each.
+/// Links by request, and requests by link. Both share one copy of each link.
 #[derive(Debug, Default)]
 pub struct Links {
-    of_request: Index<Arc<Name>, Arc<Link>>,
-    of_link: Index<Arc<Link>, Arc<Name>>,
+    of_request: Index<Name, Arc<Link>>,
+    of_link: Index<Arc<Link>, Name>,
     /// The number of entries by the namespace of the objects, which is the pod's.
     counts: BTreeMap<String, usize>,
 }
@@ -61,9 +61,8 @@ impl Links {
         }
         let count = self.counts.entry(link.name.namespace.clone());
         *count.or_default() += 1;
-        let request = shared(&self.of_request, request);
-        let link = shared(&self.of_link, link);
-        add(&mut self.of_link, Arc::clone(&link), Arc::clone(&request));
+        let (request, link) = (request.clone(), shared(&self.of_link, link));
+        add(&mut self.of_link, Arc::clone(&link), request.clone());
         add(&mut self.of_request, request, link);
     }
 
@@ -110,8 +109,7 @@ impl Links {
             kind: kind.clone(),
             name: name.clone(),
         };
-        let requests = self.of_link.get(&link).into_iter().flatten();
-        requests.map(Arc::as_ref)
+        self.of_link.get(&link).into_iter().flatten()
     }
 
     /// True when a request depends on an object of a kind in a namespace.
@@ -178,9 +176,8 @@ mod tests {
         let mut links = Links::default();
         let request = Name::new("tools", "one");
         let in_namespace = |namespace: &str| {
-            let mut link = link("a");
-            link.name.namespace = namespace.to_owned();
-            link
+            let name = Name::new(namespace, "a");
+            Link { name, ..link("a") }
         };
         assert!(links.add(&request, ["apps", "apps-2", "z"].map(in_namespace)));
         let kind = link("a").kind;
@@ -218,9 +215,11 @@ mod tests {
     fn a_namespace_has_its_share_of_links_and_a_grant_always_has_room() {
         let mut links = Links::default();
         let of = |namespace: &str, number: usize| {
-            let mut link = link(&number.to_string());
-            link.name.namespace = namespace.to_owned();
-            link
+            let name = number.to_string();
+            Link {
+                name: Name::new(namespace, &name),
+                ..link(&name)
+            }
         };
         let request = |name: &str| Name::new("tools", name);
         let loud = request("loud");

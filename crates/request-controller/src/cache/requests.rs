@@ -57,18 +57,18 @@ pub struct Counts {
 /// Requests and their indexes. All of them share one copy of each name.
 #[derive(Default)]
 pub struct RequestCache {
-    all: BTreeMap<Arc<Name>, RequestCached>,
-    by_uid: BTreeMap<Arc<str>, Arc<Name>>,
-    by_pod: Index<Arc<Name>, Arc<Name>>,
+    all: BTreeMap<Name, RequestCached>,
+    by_uid: BTreeMap<Arc<str>, Name>,
+    by_pod: Index<Name, Name>,
     /// By the UID of the pod: requests of one tuple have it in common.
-    by_pod_uid: Index<Arc<str>, Arc<Name>>,
-    by_connector: Index<Name, Arc<Name>>,
+    by_pod_uid: Index<Arc<str>, Name>,
+    by_connector: Index<Name, Name>,
     /// Open requests with a grant by each object of their evidence.
-    by_evidence: Index<Arc<Link>, Arc<Name>>,
+    by_evidence: Index<Arc<Link>, Name>,
     /// Open requests with a grant whose evidence is not cached, by the kinds of its objects and the namespace of their pods.
-    without_evidence: Index<(ObjectKind, String), Arc<Name>>,
+    without_evidence: Index<(ObjectKind, String), Name>,
     /// Granted requests of which another policy is undecided, by the namespace of their pods.
-    awaiting_more: Index<String, Arc<Name>>,
+    awaiting_more: Index<String, Name>,
     /// True while the list of all requests is being received, in the order of their names.
     listed: bool,
     /// Waiting requests by the namespaces of their connector and their pod, the oldest first.
@@ -84,7 +84,7 @@ pub struct RequestCache {
     room: RequestRoom,
 }
 
-type RequestPlace = (Option<Timestamp>, Option<Arc<str>>, Arc<Name>);
+type RequestPlace = (Option<Timestamp>, Option<Arc<str>>, Name);
 
 impl RequestCache {
     /// True when a request may be missing that is older than a cached one.
@@ -163,13 +163,13 @@ impl RequestCache {
     /// Every request.
     #[must_use]
     pub fn all(&self) -> Vec<Name> {
-        self.all.keys().map(|it| Name::clone(it)).collect()
+        self.all.keys().cloned().collect()
     }
 
     /// The request with this UID.
     #[must_use]
     pub fn by_uid(&self, uid: &str) -> Option<&Name> {
-        self.by_uid.get(uid).map(Arc::as_ref)
+        self.by_uid.get(uid)
     }
 
     /// Requests for this pod, whatever its UID.
@@ -187,7 +187,7 @@ impl RequestCache {
     /// Requests for connectors of this namespace.
     pub fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &Name> {
         let all = self.all.range::<Name, _>(Name::new(namespace, "")..);
-        let names = all.map(|(name, _)| name.as_ref());
+        let names = all.map(|(name, _)| name);
         names.take_while(move |name| name.namespace == namespace)
     }
 
@@ -336,7 +336,7 @@ impl RequestCache {
     }
 
     /// The shared name of a readable request, and its head.
-    fn named(&self, name: &Name) -> Option<(&Arc<Name>, &RequestHead)> {
+    fn named(&self, name: &Name) -> Option<(&Name, &RequestHead)> {
         let (name, cached) = self.all.get_key_value(name)?;
         Some((name, &cached.request.as_ref().ok()?.head))
     }
@@ -355,10 +355,10 @@ impl RequestCache {
 
     /// The waiting requests, except those behind `most` others.
     #[must_use]
-    pub fn first_in_line(&self, most: usize) -> Vec<(Arc<Name>, RequestHead)> {
+    pub fn first_in_line(&self, most: usize) -> Vec<(Name, RequestHead)> {
         let lines = self.waiting.values();
         let names = lines.flat_map(|line| line.iter().take(most).map(|(.., name)| name));
-        let heads = names.filter_map(|name| Some((Arc::clone(name), self.head(name)?.clone())));
+        let heads = names.filter_map(|name| Some((name.clone(), self.head(name)?.clone())));
         heads.collect()
     }
 
@@ -391,26 +391,33 @@ impl RequestCache {
     #[must_use]
     pub fn wakes(&self, names: impl IntoIterator<Item = Name>) -> Wakes {
         let wake = |name: Name| {
-            let lane = if self.holds(&name) {
+            let known = self.all.get_key_value(&name);
+            let lane = if known.is_some_and(|(_, it)| may_hold(it)) {
                 Urgency::Urgent
             } else {
                 Urgency::Normal
             };
-            (Job::Request(name), lane)
+            // A name that came with an event would be a further copy in all that follows from the job.
+            (
+                Job::Request(known.map_or(name, |(known, _)| known.clone())),
+                lane,
+            )
         };
         names.into_iter().map(wake).collect()
     }
 
     pub(super) fn put(&mut self, name: &Name, request: Result<Arc<AccessRequest>, Unreadable>) {
+        // Jobs, timers and other caches have the name that came with the first version.
+        let known = self.all.get_key_value(name);
+        let name = &known.map_or(name, |(known, _)| known).clone();
         self.remove(name);
-        let name = &Arc::new(name.clone());
         let cached = self.within_room(request);
         if let Some(uid) = &cached.uid {
-            self.by_uid.insert(Arc::clone(uid), Arc::clone(name));
+            self.by_uid.insert(Arc::clone(uid), name.clone());
         }
         if let Some(head) = head(&cached) {
-            let own = || Arc::clone(name);
-            add(&mut self.by_pod, Arc::clone(&head.pod), own());
+            let own = || name.clone();
+            add(&mut self.by_pod, head.pod.clone(), own());
             if let Some(uid) = &head.pod_uid {
                 add(&mut self.by_pod_uid, Arc::clone(uid), own());
             }
@@ -433,7 +440,7 @@ impl RequestCache {
             }
             add(&mut self.by_connector, connector_of(name, head), own());
         }
-        self.all.insert(Arc::clone(name), cached);
+        self.all.insert(name.clone(), cached);
     }
 
     /// Removes the evidence from a long request if it is final, or if there is no room for it.
@@ -477,7 +484,7 @@ impl RequestCache {
     pub(super) fn remove(&mut self, name: &Name) -> Option<RequestCached> {
         let cached = self.all.remove(name)?;
         if let Some(uid) = &cached.uid
-            && self.by_uid.get(uid).is_some_and(|it| **it == *name)
+            && self.by_uid.get(uid).is_some_and(|it| it == name)
         {
             self.by_uid.remove(uid);
         }
@@ -489,7 +496,7 @@ impl RequestCache {
             let pods = &head.pod.namespace;
             self.room.give_back(pods, cached.room);
             let line = line_of(name, head);
-            let own = place(&Arc::new(name.clone()), head);
+            let own = place(name, head);
             take(&mut self.waiting, &line, &own);
             take(&mut self.beyond, &line, &own);
             if head.phase != Some(Phase::Granted)
@@ -507,7 +514,7 @@ impl RequestCache {
                 take(&mut self.without_evidence, &place, name);
             }
             take(&mut self.awaiting_more, pods, name);
-            take(&mut self.by_pod, &*head.pod, name);
+            take(&mut self.by_pod, &head.pod, name);
             if let Some(uid) = &head.pod_uid {
                 take(&mut self.by_pod_uid, uid, name);
             }
@@ -517,8 +524,8 @@ impl RequestCache {
     }
 }
 
-fn names(values: Option<&IndexValues<Arc<Name>>>) -> impl Iterator<Item = &Name> {
-    values.into_iter().flatten().map(Arc::as_ref)
+fn names(values: Option<&IndexValues<Name>>) -> impl Iterator<Item = &Name> {
+    values.into_iter().flatten()
 }
 
 fn head(cached: &RequestCached) -> Option<&RequestHead> {
@@ -540,8 +547,8 @@ fn line_of(name: &Name, head: &RequestHead) -> (String, String) {
     (name.namespace.clone(), head.pod.namespace.clone())
 }
 
-fn place(name: &Arc<Name>, head: &RequestHead) -> RequestPlace {
-    (head.created, head.uid.clone(), Arc::clone(name))
+fn place(name: &Name, head: &RequestHead) -> RequestPlace {
+    (head.created, head.uid.clone(), name.clone())
 }
 
 fn is_open(cached: &RequestCached) -> bool {

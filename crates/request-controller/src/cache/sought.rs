@@ -27,11 +27,11 @@ pub type SoughtObjects = (ObjectKind, RenderedLabels);
 /// The selections of each waiting request whose last reconciliation was complete. All maps share one copy of each name.
 #[derive(Debug, Default)]
 pub struct Sought {
-    waiting: BTreeMap<Arc<Name>, WaitingRequest>,
+    waiting: BTreeMap<Name, WaitingRequest>,
     /// The requests whose selections are not known, by the namespace of their pods.
-    unknown: Index<String, Arc<Name>>,
+    unknown: Index<String, Name>,
     /// The other requests, by the kind and the namespace of their objects: each selection by one of its labels.
-    by_label: BTreeMap<SoughtPlace, LabelIndex<Arc<Name>>>,
+    by_label: BTreeMap<Arc<SoughtPlace>, LabelIndex<Name>>,
 }
 
 type SoughtPlace = (ObjectKind, String);
@@ -41,8 +41,18 @@ type SoughtPlace = (ObjectKind, String);
 struct WaitingRequest {
     /// The namespace of its pod.
     namespace: Box<str>,
-    /// Each selection, with the number of the label that it is indexed by. None if they are not known.
-    selections: Option<Box<[(SoughtObjects, usize)]>>,
+    /// None if they are not known.
+    selections: Option<Box<[IndexedSelection]>>,
+}
+
+/// The selection of one check.
+#[derive(Debug)]
+struct IndexedSelection {
+    /// The kind and the namespace of the objects, in the copy of the index.
+    place: Arc<SoughtPlace>,
+    labels: RenderedLabels,
+    /// The number of the label that it is indexed by.
+    number: usize,
 }
 
 /// The known state of an object before and after a change.
@@ -62,8 +72,7 @@ impl Sought {
         }
         let before = self.take_out(request);
         if let Some(namespace) = namespace {
-            let known = before.map(|(name, _)| name);
-            let name = known.unwrap_or_else(|| Arc::new(request.clone()));
+            let name = before.map_or_else(|| request.clone(), |(name, _)| name);
             self.wait(name, namespace.into(), None);
         }
     }
@@ -77,10 +86,13 @@ impl Sought {
 
     /// The selections of the last reconciliation of a request, and the namespace of their objects. None if they are not known.
     #[must_use]
-    pub fn of(&self, request: &Name) -> Option<(&str, impl Iterator<Item = &SoughtObjects>)> {
+    pub fn of(
+        &self,
+        request: &Name,
+    ) -> Option<(&str, impl Iterator<Item = (&ObjectKind, &RenderedLabels)>)> {
         let waiting = self.waiting.get(request)?;
         let selections = waiting.selections.as_ref()?;
-        let sought = selections.iter().map(|(sought, _)| sought);
+        let sought = selections.iter().map(|it| (&it.place.0, &it.labels));
         Some((&waiting.namespace, sought))
     }
 
@@ -97,26 +109,27 @@ impl Sought {
         }
     }
 
-    fn wait(
-        &mut self,
-        request: Arc<Name>,
-        namespace: Box<str>,
-        selections: Option<Vec<SoughtObjects>>,
-    ) {
+    fn wait(&mut self, request: Name, namespace: Box<str>, selections: Option<Vec<SoughtObjects>>) {
         let selections = if let Some(selections) = selections {
-            let indexed = selections.into_iter().map(|selection| {
-                let place = (selection.0.clone(), namespace.as_ref().to_owned());
-                let index = self.by_label.entry(place).or_default();
-                let number = index.rarest(&selection.1);
-                if let Some(label) = label(&selection.1, number) {
-                    let _ = index.add(label, Arc::clone(&request));
+            let indexed = selections.into_iter().map(|(kind, labels)| {
+                let place = (kind, namespace.as_ref().to_owned());
+                let known = self.by_label.get_key_value(&place);
+                let place = known.map_or_else(|| Arc::new(place), |(known, _)| Arc::clone(known));
+                let index = self.by_label.entry(Arc::clone(&place)).or_default();
+                let number = index.rarest(&labels);
+                if let Some(label) = label(&labels, number) {
+                    let _ = index.add(label, request.clone());
                 }
-                (selection, number)
+                IndexedSelection {
+                    place,
+                    labels,
+                    number,
+                }
             });
             Some(indexed.collect())
         } else {
             let namespace = namespace.as_ref().to_owned();
-            add(&mut self.unknown, namespace, Arc::clone(&request));
+            add(&mut self.unknown, namespace, request.clone());
             None
         };
         let waiting = WaitingRequest {
@@ -126,19 +139,18 @@ impl Sought {
         self.waiting.insert(request, waiting);
     }
 
-    fn take_out(&mut self, request: &Name) -> Option<(Arc<Name>, WaitingRequest)> {
+    fn take_out(&mut self, request: &Name) -> Option<(Name, WaitingRequest)> {
         let (name, before) = self.waiting.remove_entry(request)?;
         if before.selections.is_none() {
             take(&mut self.unknown, before.namespace.as_ref(), request);
         }
-        for ((kind, labels), number) in before.selections.iter().flatten() {
-            let place = (kind.clone(), before.namespace.as_ref().to_owned());
-            if let Some(label) = label(labels, *number)
-                && let Some(index) = self.by_label.get_mut(&place)
+        for selection in before.selections.iter().flatten() {
+            if let Some(label) = label(&selection.labels, selection.number)
+                && let Some(index) = self.by_label.get_mut(&selection.place)
             {
                 index.take(label, request);
                 if index.is_empty() {
-                    self.by_label.remove(&place);
+                    self.by_label.remove(&selection.place);
                 }
             }
         }
@@ -154,7 +166,6 @@ impl Sought {
         change: &ObjectChange<'_>,
     ) -> BTreeSet<&Name> {
         let unknown = self.unknown.get(namespace).into_iter().flatten();
-        let unknown = unknown.map(Arc::as_ref);
         let place = (kind.clone(), namespace.to_owned());
         let Some(index) = self.by_label.get(&place) else {
             return unknown.collect();
@@ -165,11 +176,9 @@ impl Sought {
             {
                 let labels = objects.iter().flatten().flat_map(|it| it.labels());
                 let selecting = labels.filter_map(|label| index.get(label)).flatten();
-                unknown.chain(selecting.map(Arc::as_ref)).collect()
+                unknown.chain(selecting).collect()
             }
-            ObjectChange::Known(_) | ObjectChange::Unknown => {
-                unknown.chain(index.all().map(Arc::as_ref)).collect()
-            }
+            ObjectChange::Known(_) | ObjectChange::Unknown => unknown.chain(index.all()).collect(),
         }
     }
 
@@ -186,8 +195,8 @@ impl Sought {
         };
         let mut labels = selections
             .iter()
-            .filter(|((it, _), _)| it == kind)
-            .map(|((_, labels), _)| labels);
+            .filter(|it| it.place.0 == *kind)
+            .map(|it| &it.labels);
         match change {
             ObjectChange::Unknown => labels.next().is_some(),
             ObjectChange::Known(objects) => labels.any(|labels| {

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
 use serde_json::{Value, json};
-use service_kit::watches::Parse as _;
+use service_kit::{name::NameParts, watches::Parse as _};
 
 use super::*;
 use crate::check_object::{AsText, CheckObject};
@@ -806,7 +806,7 @@ fn news_reach_whom_they_are_about_and_nobody_whose_names_are_nearly_the_same() {
             news(&mut world.write(), name)
         };
         assert_eq!(told(&exact), job(Urgency::Normal), "{what}");
-        let Name { namespace, name } = &exact;
+        let NameParts { namespace, name } = &*exact;
         let places = nearly_or_none(namespace).into_iter();
         let places = places.map(|it| Name::new(&it, name));
         let names = nearly_or_none(name).into_iter();

@@ -2,6 +2,7 @@
 
 use evaluation_api::v1::{CheckResult, EvaluateChecksResponse, GrantedRule, ObjectResult};
 use serde_json::{Value, json};
+use service_kit::name::NameParts;
 
 use crate::{api::Name, grant};
 
@@ -110,7 +111,7 @@ impl Objects {
     }
 
     pub(super) fn note(&self) -> String {
-        let check = self.check_name().name;
+        let check = &self.check_name().name;
         format!(
             "harbor-prod: waits for ApprovalTask {check}: 0 of 1 approvals; approve it with: tkn-approvaltask approve {check} \
              -n {PODS}"
@@ -175,7 +176,7 @@ impl Objects {
             status["expiresAt"] = "2026-03-01T14:01:00Z".into();
             status["evidence"] = format!("sha256:{:064x}", self.0).into();
         }
-        let Name { namespace, name } = self.name();
+        let NameParts { namespace, name } = &*self.name();
         let spec = json!({
             "subject": {"kind": "ServiceAccount", "name": "pipeline", "namespace": PODS},
             "connectorRef": {"name": "harbor-prod", "namespace": TOOLS}, "permission": "apis",
@@ -207,7 +208,7 @@ impl Objects {
 
     /// A pod of Tekton.
     pub(super) fn pod(&self) -> String {
-        let Name { namespace, name } = self.pod_name();
+        let NameParts { namespace, name } = &*self.pod_name();
         let container = |step: usize| {
             json!({
                 "name": format!("step-{step}"), "image": "registry.example.com/tools/deploy:v1.4.2",
@@ -238,7 +239,7 @@ impl Objects {
 
     /// An `ApprovalTask`.
     pub(super) fn check(&self, state: &str) -> String {
-        let Name { namespace, name } = self.check_name();
+        let NameParts { namespace, name } = &*self.check_name();
         let spec = json!({
             "approvers": [
                 {"name": "alice@example.com", "input": "pending", "type": "User", "message": ""},
@@ -287,7 +288,7 @@ impl Objects {
 
     /// The answer of the evaluation service.
     pub(super) fn said(&self) -> EvaluateChecksResponse {
-        let Name { namespace, name } = self.check_name();
+        let NameParts { namespace, name } = &*self.check_name();
         EvaluateChecksResponse {
             verdict: 2,
             checks: vec![CheckResult {
@@ -298,8 +299,8 @@ impl Objects {
                 objects: vec![ObjectResult {
                     api_version: "openshift-pipelines.org/v1alpha1".to_owned(),
                     kind: "ApprovalTask".to_owned(),
-                    namespace,
-                    name,
+                    namespace: namespace.clone(),
+                    name: name.clone(),
                     uid: self.uid_of(3),
                     resource_version: format!("{}", 4_000_000 + self.0),
                     state: "pending".to_owned(),

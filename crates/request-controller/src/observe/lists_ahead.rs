@@ -101,12 +101,12 @@ fn few_objects(request: &Name, world: &World) -> Option<(String, Vec<AheadList>)
     let state = world.read();
     let (namespace, sought) = state.sought.of(request)?;
     let (mut lists, mut bytes) = (Vec::new(), 0);
-    for sought in sought {
-        let cache = state.kinds.get(&sought.0)?;
+    for (kind, labels) in sought {
+        let cache = state.kinds.get(kind)?;
         let KindState::Watching(resource) = &cache.state else {
             return None;
         };
-        let objects = cache.with_labels(namespace, &sought.1)?;
+        let objects = cache.with_labels(namespace, labels)?;
         // The text of one that is too large is not in the cache.
         if objects.iter().any(|it| it.text().is_none()) {
             return None;
@@ -116,7 +116,7 @@ fn few_objects(request: &Name, world: &World) -> Option<(String, Vec<AheadList>)
             return None;
         }
         lists.push(AheadList {
-            sought: sought.clone(),
+            sought: (kind.clone(), labels.clone()),
             resource: resource.clone(),
         });
     }

@@ -111,7 +111,7 @@ impl Digest {
 }
 
 /// The last answer to each question of a request, and the end of its validity: the same question has the same answer.
-pub(super) struct RememberedAnswers(Mutex<SharedCache<Arc<Name>, Box<[RememberedAnswer]>>>);
+pub(super) struct RememberedAnswers(Mutex<SharedCache<Name, Box<[RememberedAnswer]>>>);
 
 #[derive(Debug)]
 struct RememberedAnswer {
@@ -191,11 +191,11 @@ impl RememberedAnswers {
         if !all.is_empty() {
             let weight = |it: &RememberedAnswer| it.said.len() + OVERHEAD;
             let bytes = all.iter().map(weight).sum();
-            answers.put(namespace, Arc::new(question.request.clone()), bytes, all);
+            answers.put(namespace, question.request.clone(), bytes, all);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, SharedCache<Arc<Name>, Box<[RememberedAnswer]>>> {
+    fn lock(&self) -> MutexGuard<'_, SharedCache<Name, Box<[RememberedAnswer]>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,15 +5,13 @@
 //! and grants are published at once.
 
 use std::{
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    hash::{DefaultHasher, Hash, Hasher as _},
     time::Duration,
 };
 
-use super::{
-    Told,
-    tell::{EventObject, ToldKind},
-};
 use service_kit::clock::Now;
+
+use super::{Told, tell::ToldKind};
 
 /// The number of changes of one request's wait that are published
 const MOST: usize = 4;
@@ -25,10 +23,17 @@ const TIME: Duration = Duration::from_mins(1);
 pub struct Pace {
     /// Their times, the latest last.
     at: Vec<Now>,
-    /// The last event about the wait, for each object: its digest is enough to tell another one.
-    last: Box<[(EventObject, u64)]>,
+    /// The last event about the wait, for each object. A digest is enough to recognise a repeated event.
+    last: Box<[EventDigest]>,
     /// The events that are held back.
     held: Vec<Told>,
+}
+
+/// The digests of an event and of its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct EventDigest {
+    about: u64,
+    told: u64,
 }
 
 /// The events to publish now.
@@ -82,16 +87,24 @@ impl Pace {
         self.at.push(now);
         let tell = std::mem::take(&mut self.held);
         let last = std::mem::take(&mut self.last).into_iter();
-        let others = last.filter(|(about, _)| tell.iter().all(|told| told.about != *about));
-        self.last = others.chain(tell.iter().map(digest)).collect();
+        let tells: Vec<_> = tell.iter().map(digest).collect();
+        let others = last.filter(|it| tells.iter().all(|told| told.about != it.about));
+        self.last = others.chain(tells.iter().copied()).collect();
         Paced { tell, again: None }
     }
 }
 
-fn digest(told: &Told) -> (EventObject, u64) {
+fn digest(told: &Told) -> EventDigest {
+    EventDigest {
+        about: hash(&told.about),
+        told: hash(told),
+    }
+}
+
+fn hash(value: &impl Hash) -> u64 {
     let mut hash = DefaultHasher::new();
-    told.hash(&mut hash);
-    (told.about.clone(), hash.finish())
+    value.hash(&mut hash);
+    hash.finish()
 }
 
 #[cfg(test)]

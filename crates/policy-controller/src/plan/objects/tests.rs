@@ -97,7 +97,7 @@ fn without_a_connector_or_a_holder_there_is_no_object() {
 #[test]
 fn a_policy_whose_name_is_too_long_for_a_label_is_found_by_its_uid() {
     let mut owner = owner();
-    owner.name.name = "p".repeat(200);
+    owner.name = crate::seen::Name::new(&owner.name.namespace, &"p".repeat(200));
     let labels = metadata("x", &owner).labels.unwrap();
     assert!(!labels.contains_key(labels::ACCESS_POLICY));
     assert_eq!(labels[labels::ACCESS_POLICY_UID], "uid-p");

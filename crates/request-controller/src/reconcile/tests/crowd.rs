@@ -152,7 +152,7 @@ async fn a_request_is_woken_when_its_place_is_free_and_then_by_its_approval() {
         }
         let woken = |wakes: Vec<(Job, Urgency)>| {
             let names = wakes.into_iter().filter_map(|(job, _)| match job {
-                Job::Request(name) => Some(name.name),
+                Job::Request(name) => Some(name.name.clone()),
                 Job::Grant(_) | Job::Gate(_) => None,
             });
             names.collect::<Vec<_>>()
