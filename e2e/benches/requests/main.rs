@@ -198,16 +198,10 @@ fn grant(more: &str, times: &Times, bare: &Times, bound: &Bound, table: &mut Tab
         table.at_most(&what, value / 1e3, "ms", must, aim);
         let what = format!("{own}{more}, {figure} of {MEASURED}");
         table.figure(&what, bare / 1e3, "ms");
+        let what = format!("a grant with its proof{more} / these bare calls, {figure}");
+        let [must, aim] = BESIDE;
+        table.at_most(&what, value / bare, "×", must, aim);
     }
-    let ratio = times.median() / bare.median();
-    let [must, aim] = BESIDE;
-    table.at_most(
-        &format!("a grant with its proof{more} / these bare calls, p50"),
-        ratio,
-        "×",
-        must,
-        aim,
-    );
 }
 
 fn by_ways(times: &[Times; Way::ALL.len()], table: &mut Table) {
