@@ -125,8 +125,8 @@ pub struct State {
     pub policies: PolicyCache,
     /// Connectors.
     pub connectors: BTreeMap<Name, ConnectorCached>,
-    /// Pods.
-    pub pods: BTreeMap<Name, PodCached>,
+    /// Pods, of the whole cluster. Boxed, because a node of the tree has room for eleven entries and is half full.
+    pub pods: BTreeMap<Name, Box<PodCached>>,
     /// Those that wait with the scheduling gate.
     pub gated: GatedPods,
     /// Labels of service accounts.
@@ -295,7 +295,7 @@ impl State {
         let line = self.requests.waiting_line(name);
         let uid = |state: &Self| state.requests.get(name).and_then(|it| it.uid.clone());
         let known = uid(self);
-        self.requests.put(name, request);
+        self.requests.put(name, request, &self.pods);
         let replaced = known.filter(|it| Some(it) != uid(self).as_ref());
         let waits = self.requests.waits_in(name);
         self.sought.follow(name, waits);
@@ -380,8 +380,10 @@ impl State {
     /// A pod was added, changed or deleted.
     pub fn pod(&mut self, name: &Name, pod: Option<PodCached>) -> Wakes {
         let before = match pod {
-            Some(pod) if self.pods.get(name) == Some(&pod) => return Wakes::new(),
-            Some(pod) => self.pods.insert(name.clone(), pod),
+            Some(pod) if self.pods.get(name).is_some_and(|it| **it == pod) => {
+                return Wakes::new();
+            }
+            Some(pod) => self.pods.insert(name.clone(), Box::new(pod)),
             None => self.pods.remove(name),
         };
         let after = self.pods.get(name);

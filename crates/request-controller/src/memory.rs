@@ -45,8 +45,8 @@ mod objects;
 use objects::Objects;
 
 /// The most bytes that one request may cost, all in. An allocation takes some more than it asks for.
-const WAITING: i64 = 5_500;
-const GRANTED: i64 = 5_300;
+const WAITING: i64 = 5_000;
+const GRANTED: i64 = 4_800;
 /// The bytes of what is remembered of the requests of one namespace, however many there are: a share of each cache, and
 /// what an entry takes beyond its weight.
 const REMEMBERED: i64 = 5 * 1024 * 1024;

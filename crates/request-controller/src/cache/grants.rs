@@ -83,8 +83,8 @@ impl KeptGrant {
 /// The managed objects of all requests.
 #[derive(Debug, Default)]
 pub struct GrantCache {
-    /// By kind.
-    all: BTreeMap<Name, [Option<KeptGrant>; 2]>,
+    /// By kind. Boxed, because a node of the tree has room for eleven entries and is half full.
+    all: BTreeMap<Name, Box<[Option<KeptGrant>; 2]>>,
     /// Their names by the UID of the request in their label.
     of_request: Index<Arc<str>, Name>,
 }
@@ -132,7 +132,8 @@ impl GrantCache {
     /// The number of objects.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.all.values().flatten().flatten().count()
+        let both = self.all.values().flat_map(|it| it.iter());
+        both.flatten().count()
     }
 
     /// An object was added, changed or deleted. Returns the UID in the label that it had.
@@ -145,7 +146,7 @@ impl GrantCache {
         let (name, mut both) = self
             .all
             .remove_entry(name)
-            .unwrap_or_else(|| (name.clone(), [None, None]));
+            .unwrap_or_else(|| (name.clone(), Box::default()));
         let before = both[kind as usize].take();
         if let Some(before) = &before {
             let other = both.iter().flatten();

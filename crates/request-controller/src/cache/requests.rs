@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use service_kit::{controller::queue::Urgency, watches::Unreadable};
 
 use super::{
-    Job, Keeps, KeptRequest, Link, RequestHead, Wakes,
+    Job, Keeps, KeptRequest, Link, PodCached, RequestHead, Wakes,
     index::{Index, IndexValues, add, take},
     request_room::{self, RequestRoom},
 };
@@ -57,7 +57,8 @@ pub struct Counts {
 /// Requests and their indexes. All of them share one copy of each name.
 #[derive(Default)]
 pub struct RequestCache {
-    all: BTreeMap<Name, RequestCached>,
+    /// Boxed, because a node of the tree has room for eleven entries and is half full.
+    all: BTreeMap<Name, Box<RequestCached>>,
     by_uid: BTreeMap<Arc<str>, Name>,
     by_pod: Index<Name, Name>,
     /// By the UID of the pod: requests of one tuple have it in common.
@@ -101,7 +102,7 @@ impl RequestCache {
     /// A request by its name.
     #[must_use]
     pub fn get(&self, name: &Name) -> Option<&RequestCached> {
-        self.all.get(name)
+        self.all.get(name).map(Box::as_ref)
     }
 
     /// The readable request of that name.
@@ -246,7 +247,7 @@ impl RequestCache {
     /// True when a grant may be in force for a request.
     #[must_use]
     pub fn holds(&self, name: &Name) -> bool {
-        self.all.get(name).is_some_and(may_hold)
+        self.all.get(name).is_some_and(|it| may_hold(it))
     }
 
     /// A request that waits and holds nothing, unless a part of it is not cached.
@@ -261,7 +262,7 @@ impl RequestCache {
     /// True when a request is not final.
     #[must_use]
     pub fn is_open(&self, name: &Name) -> bool {
-        self.all.get(name).is_some_and(is_open)
+        self.all.get(name).is_some_and(|it| is_open(it))
     }
 
     /// True when a request is waiting.
@@ -406,12 +407,22 @@ impl RequestCache {
         names.into_iter().map(wake).collect()
     }
 
-    pub(super) fn put(&mut self, name: &Name, request: Result<Arc<AccessRequest>, Unreadable>) {
-        // Jobs, timers and other caches have the name that came with the first version.
+    pub(super) fn put(
+        &mut self,
+        name: &Name,
+        request: Result<Arc<AccessRequest>, Unreadable>,
+        pods: &BTreeMap<Name, Box<PodCached>>,
+    ) {
+        // Jobs, timers and other caches have the name that came with the first version, and that of the pod.
         let known = self.all.get_key_value(name);
         let name = &known.map_or(name, |(known, _)| known).clone();
         self.remove(name);
-        let cached = self.within_room(request);
+        let mut cached = self.within_room(request);
+        if let Ok(kept) = &mut cached.request
+            && let Some((known, _)) = pods.get_key_value(&kept.head.pod)
+        {
+            kept.head.pod = known.clone();
+        }
         if let Some(uid) = &cached.uid {
             self.by_uid.insert(Arc::clone(uid), name.clone());
         }
@@ -440,7 +451,7 @@ impl RequestCache {
             }
             add(&mut self.by_connector, connector_of(name, head), own());
         }
-        self.all.insert(name.clone(), cached);
+        self.all.insert(name.clone(), Box::new(cached));
     }
 
     /// Removes the evidence from a long request if it is final, or if there is no room for it.
@@ -482,7 +493,7 @@ impl RequestCache {
     }
 
     pub(super) fn remove(&mut self, name: &Name) -> Option<RequestCached> {
-        let cached = self.all.remove(name)?;
+        let cached = *self.all.remove(name)?;
         if let Some(uid) = &cached.uid
             && self.by_uid.get(uid).is_some_and(|it| it == name)
         {
