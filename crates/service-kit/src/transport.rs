@@ -1,6 +1,6 @@
 //! The connections to the API server: how many stay open, for how long, and how much each may read ahead.
 //!
-//! The client of kube closes no idle connection. A burst of requests opens hundreds of them, and each holds some 80 KB
+//! The client of kube closes no idle connection. A burst of requests opens hundreds of them, and each holds some 60 KB
 //! until the API server closes it after a minute and a half.
 
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) const IDLE: IdleConnections = IdleConnections {
     time: Duration::from_secs(40),
 };
 
-/// The largest read buffer of a connection. The headers of a response must fit in.
+/// The largest read buffer of a connection. The headers of a response must fit.
 const READ_AHEAD: usize = 64 * 1024;
 
 /// A client that can get further layers.
