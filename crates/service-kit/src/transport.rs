@@ -107,7 +107,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
     const EVER: Duration = Duration::from_hours(1);
 
-    /// A client whose requests go to a server of this process.
+    /// A client and its server, both in this process.
     struct Served {
         config_maps: Api<ConfigMap>,
         /// The connections, until it is noticed that the client closed them.

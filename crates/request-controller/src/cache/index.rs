@@ -99,6 +99,12 @@ impl<'a, V: Ord> IntoIterator for &'a IndexValues<V> {
     }
 }
 
+/// The copy of a key that a map has, or this one: equal keys in several maps take the memory of one.
+pub(super) fn known_key<K: Ord + Clone, V>(map: &BTreeMap<K, V>, key: K) -> K {
+    let known = map.get_key_value(&key).map(|(known, _)| known.clone());
+    known.unwrap_or(key)
+}
+
 /// Adds a value under a key.
 pub(super) fn add<K: Ord, V: Ord>(index: &mut Index<K, V>, key: K, value: V) {
     match index.entry(key) {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use connectors_api::access_policy::ObjectKind;
 
-use super::index::{Index, add, take};
+use super::index::{Index, add, known_key, take};
 use crate::api::Name;
 
 /// One object between a pod and an approval.
@@ -61,7 +61,10 @@ impl Links {
         }
         let count = self.counts.entry(link.name.namespace.clone());
         *count.or_default() += 1;
-        let (request, link) = (request.clone(), shared(&self.of_link, link));
+        let (request, link) = (
+            request.clone(),
+            known_key(&self.of_link, Arc::new(link.clone())),
+        );
         add(&mut self.of_link, Arc::clone(&link), request.clone());
         add(&mut self.of_request, request, link);
     }
@@ -128,12 +131,6 @@ impl Links {
     pub(super) fn census(&self) -> [usize; 3] {
         [self.of_request.len(), self.of_link.len(), self.counts.len()]
     }
-}
-
-/// The copy of a key that an index has, or a new one.
-fn shared<K: Ord + Clone, V>(index: &Index<Arc<K>, V>, key: &K) -> Arc<K> {
-    let known = index.get_key_value(key);
-    known.map_or_else(|| Arc::new(key.clone()), |(known, _)| Arc::clone(known))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use service_kit::{controller::queue::Urgency, watches::Unreadable};
 
 use super::{
     Job, Keeps, KeptRequest, Link, PodCached, RequestHead, Wakes,
-    index::{Index, IndexValues, add, take},
+    index::{Index, IndexValues, add, known_key, take},
     request_room::{self, RequestRoom},
 };
 use crate::{api::Name, interner::Interner};
@@ -414,14 +414,11 @@ impl RequestCache {
         pods: &BTreeMap<Name, Box<PodCached>>,
     ) {
         // Jobs, timers and other caches have the name that came with the first version, and that of the pod.
-        let known = self.all.get_key_value(name);
-        let name = &known.map_or(name, |(known, _)| known).clone();
+        let name = &known_key(&self.all, name.clone());
         self.remove(name);
         let mut cached = self.within_room(request);
-        if let Ok(kept) = &mut cached.request
-            && let Some((known, _)) = pods.get_key_value(&kept.head.pod)
-        {
-            kept.head.pod = known.clone();
+        if let Ok(kept) = &mut cached.request {
+            kept.head.pod = known_key(pods, kept.head.pod.clone());
         }
         if let Some(uid) = &cached.uid {
             self.by_uid.insert(Arc::clone(uid), name.clone());

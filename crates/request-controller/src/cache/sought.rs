@@ -11,7 +11,7 @@ use std::{
 use connectors_api::{access_policy::ObjectKind, template::RenderedLabels};
 
 use super::{
-    index::{Index, Label, LabelIndex, add, take},
+    index::{Index, Label, LabelIndex, add, known_key, take},
     kind_objects::has_many_labels,
 };
 use crate::{api::Name, check_object::CheckObject};
@@ -112,9 +112,8 @@ impl Sought {
     fn wait(&mut self, request: Name, namespace: Box<str>, selections: Option<Vec<SoughtObjects>>) {
         let selections = if let Some(selections) = selections {
             let indexed = selections.into_iter().map(|(kind, labels)| {
-                let place = (kind, namespace.as_ref().to_owned());
-                let known = self.by_label.get_key_value(&place);
-                let place = known.map_or_else(|| Arc::new(place), |(known, _)| Arc::clone(known));
+                let place = Arc::new((kind, namespace.as_ref().to_owned()));
+                let place = known_key(&self.by_label, place);
                 let index = self.by_label.entry(Arc::clone(&place)).or_default();
                 let number = index.rarest(&labels);
                 if let Some(label) = label(&labels, number) {
