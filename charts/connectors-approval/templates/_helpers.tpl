@@ -68,6 +68,14 @@ command: [/{{ .component }}]
 - {name: MALLOC_MMAP_THRESHOLD_, value: "131072"}
 {{- end }}
 
+{{/*
+  The environment of the services with the allocator jemalloc (docs/adr/0021-jemalloc.md): memory that nothing uses goes back
+  to the kernel after a second, and few arenas keep few fragments.
+*/}}
+{{- define "connectors.jemalloc" -}}
+- {name: _RJEM_MALLOC_CONF, value: "narenas:2,max_background_threads:1,dirty_decay_ms:1000,muzzy_decay_ms:0"}
+{{- end }}
+
 {{- define "connectors.pullSecrets" -}}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:

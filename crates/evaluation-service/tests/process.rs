@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 use rcgen::{CertificateParams, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 
+const CHART: &str = include_str!("../../../charts/connectors-approval/templates/_helpers.tpl");
+const ALLOCATOR: &str = "_RJEM_MALLOC_CONF";
+
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_evaluation-service"));
     command.stdin(Stdio::null());
@@ -55,6 +58,21 @@ fn it_does_not_start_without_a_certificate_and_names_the_file() {
     fs::remove_file(directory.path().join("tls.crt")).unwrap();
     let said = failed(program().args(arguments));
     assert!(said.contains("tls.crt"), "{said}");
+}
+
+#[test]
+fn the_allocator_takes_the_settings_of_the_chart_and_those_of_a_worker() {
+    let line = CHART.lines().find(|it| it.contains(ALLOCATOR)).unwrap();
+    let settings = line.split('"').nth(1).unwrap();
+    let complaints = |settings: &str| {
+        let output = program().arg("--help").env(ALLOCATOR, settings).output();
+        String::from_utf8(output.unwrap().stderr).unwrap()
+    };
+    assert_eq!(complaints(settings), "");
+    let (variable, of_worker) = rego_workers::WORKER_ALLOCATOR;
+    assert_eq!((variable, complaints(of_worker).as_str()), (ALLOCATOR, ""));
+    let unknown = complaints(&format!("{settings},unknown:1"));
+    assert!(unknown.contains("unknown:1"), "{unknown}");
 }
 
 #[test]

@@ -112,6 +112,13 @@ async fn memory_is_limited_however_much_time_there_is() {
     works(&pool).await;
 }
 
+#[tokio::test]
+async fn half_of_the_usual_memory_is_enough_for_a_small_module() {
+    let memory = limits().memory / 2;
+    let pool = start(ModuleLimits { memory, ..limits() }).await.unwrap();
+    works(&pool).await;
+}
+
 /// A module that is large when it is parsed.
 fn large(number: usize) -> String {
     let rules = (0..900).map(|rule| format!("r{rule}:={number}\n"));

@@ -1,7 +1,7 @@
 //! Rego in processes that can be killed.
 //!
 //! An author of a policy may write a module that never ends, or that asks for all memory. So a module is parsed and
-//! evaluated in a worker. A worker is this very program, started by itself, without environment, with limits on
+//! evaluated in a worker. A worker is this very program, started by itself, without the environment, with limits on
 //! address space, processor time and files. It takes one job at a time. It is killed when it takes too long. The end
 //! of a worker affects only its job.
 //!
@@ -16,4 +16,6 @@ mod worker_pool;
 
 pub use frame::Sound;
 pub use worker::{ARGUMENT, run as run_worker};
-pub use worker_pool::{ModuleLimits, ModuleOutcome, NoReply, PoolError, PoolWatcher, WorkerPool};
+pub use worker_pool::{
+    ModuleLimits, ModuleOutcome, NoReply, PoolError, PoolWatcher, WORKER_ALLOCATOR, WorkerPool,
+};

@@ -24,6 +24,12 @@ use tracing::warn;
 use super::frame::{self, HEAD, JobOut, Reply, Sound};
 use super::worker::ARGUMENT;
 
+/// The settings of a worker's allocator, if that is jemalloc. A worker has one thread, and may start no further one. Its limit
+/// counts address space, so the allocator gives back what it does not use. An idle worker does so with its next job.
+pub const WORKER_ALLOCATOR: (&str, &str) = (
+    "_RJEM_MALLOC_CONF",
+    "background_thread:false,narenas:1,retain:false,dirty_decay_ms:1000,muzzy_decay_ms:0",
+);
 /// The number of jobs of a worker before it is replaced, so that nothing accumulates in it.
 const JOBS_PER_WORKER: usize = 1000;
 /// The number of jobs that may wait for a worker. More would not be answered in time anyway.
@@ -385,6 +391,7 @@ impl PoolState {
             .arg(limits.time.as_millis().to_string())
             .arg(limits.memory.to_string())
             .env_clear()
+            .env(WORKER_ALLOCATOR.0, WORKER_ALLOCATOR.1)
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

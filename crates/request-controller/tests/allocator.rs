@@ -4,8 +4,7 @@
 
 use std::process::Command;
 
-const CHART: &str =
-    include_str!("../../../charts/connectors-approval/templates/request-controller/workload.yaml");
+const CHART: &str = include_str!("../../../charts/connectors-approval/templates/_helpers.tpl");
 const VARIABLE: &str = "_RJEM_MALLOC_CONF";
 
 /// What the program writes about these settings when it starts.
