@@ -191,8 +191,8 @@ impl Service {
     ) -> Result<EvaluateChecksResponse, Refused> {
         let caller = caller(&request)?;
         let asked = Arc::new(request.into_inner());
-        let is_kept = AnswerCache::keeps(&asked);
-        if is_kept && let Some(known) = self.answers.recall(&asked) {
+        let key = self.answers.key(&asked);
+        if let Some(known) = key.as_ref().and_then(|key| self.answers.recall(key)) {
             self.callers
                 .authorize(&caller, Right::Everything, &known.namespace)
                 .await?;
@@ -220,8 +220,8 @@ impl Service {
         if is_new {
             self.policies.keep(&asked.policy, policy);
         }
-        if is_certain && is_kept {
-            self.answers.remember(asked, namespace, answer.clone());
+        if let Some(key) = key.filter(|_| is_certain) {
+            self.answers.remember(key, namespace, answer.clone());
         }
         Ok(answer)
     }

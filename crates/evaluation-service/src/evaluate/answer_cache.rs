@@ -7,10 +7,11 @@
 //! gets another question's answer. Only reproducible answers are kept: an answer depends only on its question, unless
 //! a limit or an accident affected it.
 
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use evaluation_api::v1::{Candidates, EvaluateChecksRequest, EvaluateChecksResponse};
+use foldhash::fast::RandomState;
 use prost::Message;
 use service_kit::cache::{Bounds, Cache};
 
@@ -25,16 +26,33 @@ const OVERHEAD: usize = 512;
 
 /// Answers to questions.
 #[derive(Debug)]
-pub struct AnswerCache(Cache<QuestionBytes, Arc<CachedAnswer>>);
+pub struct AnswerCache {
+    answers: Cache<QuestionKey, Arc<CachedAnswer>>,
+    hashing: RandomState,
+}
 
-/// The whole question.
-#[derive(Debug, PartialEq)]
-struct QuestionBytes(Arc<EvaluateChecksRequest>);
+/// A whole question, and the hash of its bytes, which is computed once. A cache that grows reads only the hash, and one that
+/// finds an answer compares the bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuestionKey {
+    hash: u64,
+    asked: Arc<EvaluateChecksRequest>,
+    bytes: usize,
+}
 
 // It contains bytes, texts and numbers.
-impl Eq for QuestionBytes {}
+impl Eq for QuestionKey {}
 
-impl Hash for QuestionBytes {
+impl Hash for QuestionKey {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.hash.hash(hasher);
+    }
+}
+
+/// The bytes of a question.
+struct QuestionBytes<'a>(&'a EvaluateChecksRequest);
+
+impl Hash for QuestionBytes<'_> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let EvaluateChecksRequest {
             policy,
@@ -44,7 +62,7 @@ impl Hash for QuestionBytes {
             stage,
             lineage,
             creators_since,
-        } = &*self.0;
+        } = self.0;
         (policy, context_object, connector, stage, lineage).hash(hasher);
         let time = creators_since.as_ref();
         time.map(|it| (it.seconds, it.nanos)).hash(hasher);
@@ -70,46 +88,48 @@ pub struct CachedAnswer {
 
 impl Default for AnswerCache {
     fn default() -> Self {
-        Self(Cache::new(Bounds {
+        let answers = Cache::new(Bounds {
             entries: MOST,
             bytes: MOST_BYTES,
             age: None,
-        }))
+        });
+        Self {
+            answers,
+            hashing: RandomState::default(),
+        }
     }
 }
 
 impl AnswerCache {
-    /// The answer to this very question.
+    /// The key of a question in this cache. None for a question that is too long to be kept.
     #[must_use]
-    pub fn recall(&self, asked: &Arc<EvaluateChecksRequest>) -> Option<Arc<CachedAnswer>> {
-        self.0.get(&QuestionBytes(Arc::clone(asked)))
+    pub fn key(&self, asked: &Arc<EvaluateChecksRequest>) -> Option<QuestionKey> {
+        let bytes = asked.encoded_len();
+        (bytes <= LONGEST).then(|| QuestionKey {
+            hash: self.hashing.hash_one(QuestionBytes(asked)),
+            asked: Arc::clone(asked),
+            bytes,
+        })
     }
 
-    /// Whether a question is short enough to be kept.
+    /// The answer to this very question.
     #[must_use]
-    pub fn keeps(asked: &EvaluateChecksRequest) -> bool {
-        asked.encoded_len() <= LONGEST
+    pub fn recall(&self, asked: &QuestionKey) -> Option<Arc<CachedAnswer>> {
+        self.answers.get(asked)
     }
 
     /// Keeps an answer. Evicts others when there are too many.
-    pub fn remember(
-        &self,
-        asked: Arc<EvaluateChecksRequest>,
-        namespace: String,
-        answer: EvaluateChecksResponse,
-    ) {
-        let bytes = asked.encoded_len() + namespace.len() + answer.encoded_len() + OVERHEAD;
+    pub fn remember(&self, asked: QuestionKey, namespace: String, answer: EvaluateChecksResponse) {
+        let bytes = asked.bytes + namespace.len() + answer.encoded_len() + OVERHEAD;
         if bytes <= 2 * LONGEST {
             let known = Arc::new(CachedAnswer { namespace, answer });
-            self.0.put(QuestionBytes(asked), known, bytes);
+            self.answers.put(asked, known, bytes);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::hash::{BuildHasher, RandomState};
-
     use evaluation_api::access::wire_time;
     use evaluation_api::v1::CheckVerdict;
     use jiff::Timestamp;
@@ -140,12 +160,13 @@ mod tests {
     }
 
     fn knows(cache: &AnswerCache, asked: &Arc<EvaluateChecksRequest>) -> bool {
-        cache.recall(asked).is_some()
+        cache.recall(&cache.key(asked).unwrap()).is_some()
     }
 
     fn keep(cache: &AnswerCache, object: &str) {
         let namespace = "tools".to_owned();
-        cache.remember(question(object), namespace, answer(CheckVerdict::Passed));
+        let key = cache.key(&question(object)).unwrap();
+        cache.remember(key, namespace, answer(CheckVerdict::Passed));
     }
 
     #[test]
@@ -153,11 +174,11 @@ mod tests {
         let cache = AnswerCache::default();
         assert!(!knows(&cache, &question("a")));
         keep(&cache, "a");
-        let known = cache.recall(&question("a")).unwrap();
+        let known = cache.recall(&cache.key(&question("a")).unwrap()).unwrap();
         assert_eq!(known.namespace, "tools");
         assert_eq!(known.answer, answer(CheckVerdict::Passed));
         let texts = question("a").encoded_len() + "tools".len() + known.answer.encoded_len();
-        assert_eq!(cache.0.size(), (1, texts + OVERHEAD));
+        assert_eq!(cache.answers.size(), (1, texts + OVERHEAD));
     }
 
     type Change = fn(&mut EvaluateChecksRequest);
@@ -180,14 +201,44 @@ mod tests {
             |it| it.lineage.push(b"run".to_vec()),
             |it| it.creators_since = Some(wire_time(Timestamp::UNIX_EPOCH)),
         ];
-        let hashing = RandomState::new();
-        let hash = |asked: &Arc<_>| hashing.hash_one(QuestionBytes(Arc::clone(asked)));
+        let hash = |asked: &Arc<_>| cache.key(asked).unwrap().hash;
         for change in changes {
             let mut other = question("a");
             change(Arc::make_mut(&mut other));
             assert!(!knows(&cache, &other), "{other:?}");
+            // Two questions may have the same hash.
+            let colliding = QuestionKey {
+                asked: Arc::clone(&other),
+                ..cache.key(&question("a")).unwrap()
+            };
+            assert!(cache.recall(&colliding).is_none(), "{other:?}");
             // Otherwise one caller could make each search of the cache slow.
             assert_ne!(hash(&other), hash(&question("a")), "{other:?}");
+        }
+    }
+
+    /// Counts the bytes that are hashed.
+    #[derive(Default)]
+    struct CountingHasher(usize);
+
+    impl Hasher for CountingHasher {
+        fn write(&mut self, bytes: &[u8]) {
+            self.0 += bytes.len();
+        }
+
+        fn finish(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn a_map_of_keys_does_not_read_the_questions() {
+        let cache = AnswerCache::default();
+        for length in [1, LONGEST / 2] {
+            let mut hasher = CountingHasher::default();
+            let key = cache.key(&question(&"x".repeat(length))).unwrap();
+            key.hash(&mut hasher);
+            assert_eq!(hasher.0, size_of::<u64>());
         }
     }
 
@@ -198,7 +249,7 @@ mod tests {
         for number in 0..2 * MOST {
             keep(&cache, &number.to_string());
             assert!(knows(&cache, &question("again and again")));
-            let (entries, bytes) = cache.0.size();
+            let (entries, bytes) = cache.answers.size();
             assert!(entries <= MOST && bytes <= MOST_BYTES);
         }
     }
@@ -206,11 +257,12 @@ mod tests {
     #[test]
     fn a_long_question_is_not_kept() {
         let long = question(&"x".repeat(LONGEST));
-        assert!(!AnswerCache::keeps(&long) && AnswerCache::keeps(&question("a")));
         let cache = AnswerCache::default();
+        assert_eq!(cache.key(&long), None);
+        assert!(cache.key(&question("a")).is_some());
         for number in 0..100 {
             keep(&cache, &format!("{number}{}", "x".repeat(LONGEST - 100)));
-            let (_, bytes) = cache.0.size();
+            let (_, bytes) = cache.answers.size();
             assert!((LONGEST..=MOST_BYTES).contains(&bytes), "{bytes}");
         }
     }
