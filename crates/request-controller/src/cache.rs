@@ -79,10 +79,10 @@ pub type Wakes = Vec<(Job, Urgency)>;
 /// A pod as the cache keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodCached {
-    /// Its UID.
-    pub uid: String,
+    /// Its UID. Its requests share the text.
+    pub uid: Arc<str>,
     /// Its resource version.
-    pub version: String,
+    pub version: Box<str>,
     /// The fields that decisions need; none if the pod is unreadable.
     pub facts: Option<PodFacts>,
     /// Since when the pod waits with the scheduling gate, if it does.
@@ -274,7 +274,7 @@ impl State {
     #[must_use]
     pub fn has_living_pod(&self, pod: &Name, uid: Option<&str>) -> bool {
         let known = self.pods.get(pod);
-        let known = known.filter(|it| Some(it.uid.as_str()) == uid);
+        let known = known.filter(|it| Some(it.uid.as_ref()) == uid);
         known.is_some_and(|it| it.facts.as_ref().is_none_or(|facts| !facts.finished))
     }
 
@@ -295,7 +295,7 @@ impl State {
         let line = self.requests.waiting_line(name);
         let uid = |state: &Self| state.requests.get(name).and_then(|it| it.uid.clone());
         let known = uid(self);
-        self.requests.put(name, request, &self.pods);
+        self.requests.put(name, request, &self.pods, &self.grants);
         let replaced = known.filter(|it| Some(it) != uid(self).as_ref());
         let waits = self.requests.waits_in(name);
         self.sought.follow(name, waits);
@@ -383,7 +383,10 @@ impl State {
             Some(pod) if self.pods.get(name).is_some_and(|it| **it == pod) => {
                 return Wakes::new();
             }
-            Some(pod) => self.pods.insert(name.clone(), Box::new(pod)),
+            Some(mut pod) => {
+                pod.uid = self.requests.known_pod_uid(pod.uid);
+                self.pods.insert(name.clone(), Box::new(pod))
+            }
             None => self.pods.remove(name),
         };
         let after = self.pods.get(name);
@@ -392,7 +395,7 @@ impl State {
             Some(GatePlace { since, uid })
         });
         let gate = self.gated.set(name, place);
-        let gate = gate.then(|| self.gated.wake_of(name, after.map(|it| it.uid.as_str())));
+        let gate = gate.then(|| self.gated.wake_of(name, after.map(|it| it.uid.as_ref())));
         let same = |a: &PodCached, b: &PodCached| a.uid == b.uid && a.facts == b.facts;
         let matters = before.as_ref().zip(after).is_none_or(|(a, b)| !same(a, b));
         let concerned = self.requests.of_pod(name);
@@ -479,7 +482,8 @@ impl State {
         grant: Option<&Managed>,
         describes: Option<&str>,
     ) -> Wakes {
-        let before = self.grants.set(kind, name, grant);
+        let known = |uid: &str| self.requests.known_uid(uid);
+        let before = self.grants.set(kind, name, grant, known);
         let mut wakes = Wakes::new();
         if let Some(grant) = grant {
             // The request may have changed since it was compared.

@@ -12,7 +12,10 @@ use kube::{
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use service_kit::watches::{Parse, Plain};
+use service_kit::{
+    name::Name,
+    watches::{Parse, Plain},
+};
 
 use crate::{interner::Interner, packed_text::PackedText};
 
@@ -107,7 +110,7 @@ pub(crate) type SharedLabel = (Arc<str>, Arc<str>);
 /// An object of some kind.
 #[derive(Clone, Debug)]
 pub struct CheckObject {
-    name: Box<str>,
+    name: Name,
     uid: Option<Box<str>>,
     is_going: bool,
     /// In the order of their keys.
@@ -141,15 +144,16 @@ impl CheckObject {
         self.text.as_ref()
     }
 
-    /// The same object as a cache keeps it: its text shares what it has in common with others, and its labels are those of
-    /// the index, if it has any there. They are its own labels in their order.
+    /// The same object as a cache keeps it: under the cache's copy of its name. Its text shares what it has in common with
+    /// others, and its labels are those of the index, if it has any there. They are its own labels in their order.
     pub(crate) fn cached(
         &self,
+        name: &Name,
         labels: Option<Vec<SharedLabel>>,
         shapes: &mut Interner<str>,
     ) -> Self {
         Self {
-            name: self.name.clone(),
+            name: name.clone(),
             uid: self.uid.clone(),
             is_going: self.is_going,
             labels: labels.map_or_else(|| self.labels.clone(), Vec::into_boxed_slice),
@@ -204,7 +208,7 @@ impl CheckObject {
     /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.name.name
     }
 
     /// The UID, which distinguishes the object from another one of the same name.
@@ -228,7 +232,7 @@ impl CheckObject {
             .sum();
         let uid = self.uid.as_ref().map_or(0, |it| it.len());
         let text = self.text.as_ref().map_or(0, ObjectText::weight);
-        labels + self.name.len() + uid + text + WITHOUT_TEXT
+        labels + self.name().len() + uid + text + WITHOUT_TEXT
     }
 
     /// The same object without its text: it exists, but must be read live to be checked.
@@ -269,7 +273,10 @@ impl Parse<NamedCheck> for AsText {
         } = metadata;
         let labels = labels.into_iter().flatten();
         let object = CheckObject {
-            name: name.as_deref().unwrap_or_default().into(),
+            name: Name::new(
+                namespace.as_deref().unwrap_or_default(),
+                name.as_deref().unwrap_or_default(),
+            ),
             uid: uid.as_deref().map(Box::from),
             is_going: deletion_timestamp.is_some(),
             labels: labels

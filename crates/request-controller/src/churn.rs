@@ -96,8 +96,8 @@ fn change(state: &mut State, dice: &mut StdRng, number: usize, all_goes: Option<
         0 => state.request_gone(&name).1,
         1 => {
             let pod = PodCached {
-                uid: format!("p{}", number % 13),
-                version: number.to_string(),
+                uid: format!("p{}", number % 13).into(),
+                version: number.to_string().into(),
                 facts: Some(PodFacts {
                     finished: number.is_multiple_of(5),
                     terminating: false,

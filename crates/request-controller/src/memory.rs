@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use service_kit::{
     clock::Now,
     controller::queue::Urgency,
-    watches::{Change, Changes, Guarded, Parse},
+    watches::{Change, Changes, Guarded, Parse, Plain},
 };
 use tokio::time::Instant;
 
@@ -45,11 +45,11 @@ mod objects;
 use objects::Objects;
 
 /// The most bytes that one request may cost, all in. An allocation takes some more than it asks for.
-const WAITING: i64 = 5_000;
-const GRANTED: i64 = 4_800;
+const WAITING: i64 = 4_000;
+const GRANTED: i64 = 4_000;
 /// The bytes of what is remembered of the requests of one namespace, however many there are: a share of each cache, and
 /// what an entry takes beyond its weight.
-const REMEMBERED: i64 = 5 * 1024 * 1024;
+const REMEMBERED: i64 = 3 * 1024 * 1024;
 /// The bytes that may be left of any number of requests: small maps keep their room.
 const LEFT: i64 = 64 * 1024;
 /// The part that has a bound of its own.
@@ -83,19 +83,26 @@ fn resource() -> ApiResource {
     }
 }
 
-/// The change that an event of an object is.
-fn change<K, P>(changes: &mut Changes, text: &str, is_there: bool) -> Change<Guarded<K, P>>
+/// An object as its watch tells of it.
+fn there<K, P>(changes: &mut Changes, text: &str) -> (Name, Guarded<K, P>)
 where
     K: kube::Resource,
     P: Parse<K>,
 {
-    let object: Guarded<K, P> = serde_json::from_str(text).unwrap();
-    let event = if is_there {
-        Event::Apply(object)
-    } else {
-        Event::Delete(object)
-    };
-    changes.of(event).0.pop().unwrap()
+    let event = Event::Apply(serde_json::from_str(text).unwrap());
+    match changes.of(event).0.pop() {
+        Some(Change::There(name, object)) => (name, object),
+        Some(Change::Gone(_)) | None => panic!("{text}"),
+    }
+}
+
+/// The name of an object whose watch tells that it is deleted.
+fn gone(changes: &mut Changes, text: &str) -> Name {
+    let event: Event<Guarded<Pod, PodFields>> = Event::Delete(serde_json::from_str(text).unwrap());
+    match changes.of(event).0.pop() {
+        Some(Change::Gone(name)) => name,
+        Some(Change::There(..)) | None => panic!("{text}"),
+    }
 }
 
 impl Counted {
@@ -137,65 +144,48 @@ impl Counted {
 
     fn request(&mut self, text: &str) {
         self.count("request", |it| {
-            let request: Guarded<AccessRequest, Strict> = serde_json::from_str(text).unwrap();
+            let (name, request) = there::<AccessRequest, Strict>(&mut it.requests, text);
             let request = request.object.map(Arc::new);
-            let name = Name::of(request.as_deref().unwrap());
             let _ = it.controller.world.write().request(&name, request);
-        });
-        self.count("names", |it| {
-            let _: Change<Guarded<AccessRequest, Strict>> = change(&mut it.requests, text, true);
         });
     }
 
     fn pod(&mut self, text: &str) {
         self.count("pod", |it| {
-            let pod: Guarded<Pod, PodFields> = serde_json::from_str(text).unwrap();
+            let (name, pod) = there::<Pod, PodFields>(&mut it.pods, text);
             let pod = pod.object.unwrap();
             let cached = PodCached {
-                uid: pod.metadata.uid.clone().unwrap(),
-                version: pod.metadata.resource_version.clone().unwrap(),
+                uid: pod.metadata.uid.as_deref().unwrap().into(),
+                version: pod.metadata.resource_version.as_deref().unwrap().into(),
                 facts: Some(pod_facts(&pod)),
                 gated_since: gated_since(&pod),
             };
-            let _ = it
-                .controller
-                .world
-                .write()
-                .pod(&Name::of(&pod), Some(cached));
-        });
-        self.count("names", |it| {
-            let _: Change<Guarded<Pod, PodFields>> = change(&mut it.pods, text, true);
+            let _ = it.controller.world.write().pod(&name, Some(cached));
         });
     }
 
-    fn check(&mut self, name: &Name, text: &str) {
+    fn check(&mut self, text: &str) {
         self.count("check object", |it| {
+            let (name, _) = there::<Pod, PodFields>(&mut it.checks, text);
             let object = <AsText as Parse<NamedCheck>>::parse(text).unwrap();
             let object = Some(Ok(object.object.of_kind(&resource())));
-            let _ = it.controller.world.write().object(&kind(), name, object);
-        });
-        self.count("names", |it| {
-            let _: Change<Guarded<Pod, PodFields>> = change(&mut it.checks, text, true);
+            let _ = it.controller.world.write().object(&kind(), &name, object);
         });
     }
 
     fn grant(&mut self, grant: GrantKind, text: &str) {
         self.count("grant", |it| {
-            let managed = match grant {
-                GrantKind::Role => role(serde_json::from_str::<Guarded<Role>>(text).unwrap()),
+            let (name, managed) = match grant {
+                GrantKind::Role => {
+                    let (name, object) = there::<Role, Plain>(&mut it.roles, text);
+                    (name, role(object))
+                }
                 GrantKind::RoleBinding => {
-                    binding(serde_json::from_str::<Guarded<RoleBinding>>(text).unwrap())
+                    let (name, object) = there::<RoleBinding, Plain>(&mut it.bindings, text);
+                    (name, binding(object))
                 }
             };
-            let name = Name::in_metadata(&managed.metadata);
             let _ = it.controller.world.grant(grant, &name, Some(&managed));
-        });
-        self.count("names", |it| {
-            let watch = match grant {
-                GrantKind::Role => &mut it.roles,
-                GrantKind::RoleBinding => &mut it.bindings,
-            };
-            let _: Change<Guarded<Pod, PodFields>> = change(watch, text, true);
         });
     }
 
@@ -233,10 +223,10 @@ impl Counted {
                 note: objects.note(),
             };
             let mut paces = it.controller.paces.lock().unwrap();
-            let (_, pace) = paces
+            let pace = paces
                 .entry(name.clone())
-                .or_insert((objects.uid(), Pace::default()));
-            let _ = pace.next(vec![told], None, now);
+                .or_insert_with(|| Box::new((objects.uid().into(), Pace::default())));
+            let _ = pace.1.next(vec![told], None, now);
         });
         self.count("timers", |it| {
             let job = Job::Request(name.clone());
@@ -247,14 +237,14 @@ impl Counted {
 
     fn waits(&mut self, objects: &Objects) {
         self.pod(&objects.pod());
-        self.check(&objects.check_name(), &objects.check("pending"));
+        self.check(&objects.check("pending"));
         self.request(&objects.request("Pending"));
         self.look(objects);
         self.grant(GrantKind::Role, &objects.role());
     }
 
     fn is_granted(&mut self, objects: &Objects) {
-        self.check(&objects.check_name(), &objects.check("approved"));
+        self.check(&objects.check("approved"));
         self.request(&objects.request("Granted"));
         self.grant(GrantKind::RoleBinding, &objects.binding());
         self.look_ended_the_wait(objects);
@@ -269,32 +259,26 @@ impl Counted {
     /// Everything of the request is deleted.
     fn goes(&mut self, objects: &Objects) {
         self.count("request", |it| {
-            let (gone, _) = it.controller.world.write().request_gone(&objects.name());
-            it.controller.gone(&gone.unwrap().read().unwrap());
+            let name = gone(&mut it.requests, &objects.request("Granted"));
+            let (request, _) = it.controller.world.write().request_gone(&name);
+            it.controller.gone(&request.unwrap().read().unwrap());
         });
         self.count("pod", |it| {
-            let _ = it.controller.world.write().pod(&objects.pod_name(), None);
+            let name = gone(&mut it.pods, &objects.pod());
+            let _ = it.controller.world.write().pod(&name, None);
         });
         self.count("check object", |it| {
-            let name = objects.check_name();
+            let name = gone(&mut it.checks, &objects.check("pending"));
             let _ = it.controller.world.write().object(&kind(), &name, None);
         });
         self.count("grant", |it| {
-            let mut state = it.controller.world.write();
-            for grant in GrantKind::ALL {
-                let _ = state.grant(grant, &objects.grant_name(), None, None);
-            }
-        });
-        self.count("names", |it| {
-            let text = objects.request("Granted");
-            let _: Change<Guarded<AccessRequest, Strict>> = change(&mut it.requests, &text, false);
-            for (watch, text) in [
-                (&mut it.pods, objects.pod()),
-                (&mut it.checks, objects.check("pending")),
-                (&mut it.roles, objects.role()),
-                (&mut it.bindings, objects.binding()),
+            for (grant, watch, text) in [
+                (GrantKind::Role, &mut it.roles, objects.role()),
+                (GrantKind::RoleBinding, &mut it.bindings, objects.binding()),
             ] {
-                let _: Change<Guarded<Pod, PodFields>> = change(watch, &text, false);
+                let name = gone(watch, &text);
+                let mut state = it.controller.world.write();
+                let _ = state.grant(grant, &name, None, None);
             }
         });
     }

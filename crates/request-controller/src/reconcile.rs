@@ -114,6 +114,10 @@ impl LookError for ReconcileError {
     }
 }
 
+/// Rate limits of events, by the names of requests, with their UIDs. Boxed, because a node of the tree has room for eleven
+/// entries and is half full.
+pub type Paces = BTreeMap<Name, Box<(Box<str>, Pace)>>;
+
 /// Reconciles requests and managed objects.
 pub struct Reconciler {
     /// The caches.
@@ -140,8 +144,8 @@ pub struct Reconciler {
     pub sweeps: SweepReads,
     /// The settings that do not depend on a request.
     pub terms: Terms,
-    /// The rate limits of events about waiting requests, by name, with their UIDs.
-    pub paces: Mutex<BTreeMap<Name, (String, Pace)>>,
+    /// The rate limits of events about waiting requests.
+    pub paces: Mutex<Paces>,
 }
 
 impl Reconciler {
@@ -334,11 +338,11 @@ impl Reconciler {
     ) -> Paced {
         let mut paces = self.paces();
         let uid = request.metadata.uid.as_deref().unwrap_or_default();
-        let known = paces.remove(name).filter(|(known, _)| known == uid);
-        let (_, mut pace) = known.unwrap_or_default();
-        let told = pace.next(events, wait, (self.clock)());
+        let known = paces.remove(name).filter(|it| it.0.as_ref() == uid);
+        let mut known = known.unwrap_or_else(|| Box::new((uid.into(), Pace::default())));
+        let told = known.1.next(events, wait, (self.clock)());
         if phase == Some(Phase::Pending) {
-            paces.insert(name.clone(), (uid.to_owned(), pace));
+            paces.insert(name.clone(), known);
         }
         told
     }
@@ -356,7 +360,7 @@ impl Reconciler {
         self.queues.forget(&Job::Request(name));
     }
 
-    fn paces(&self) -> MutexGuard<'_, BTreeMap<Name, (String, Pace)>> {
+    fn paces(&self) -> MutexGuard<'_, Paces> {
         self.paces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -204,8 +204,8 @@ impl RequestFeeds {
             Change::There(name, pod) => {
                 let readable = pod.object.as_ref().ok();
                 let cached = PodCached {
-                    uid: pod.uid().unwrap_or_default(),
-                    version: pod.resource_version().unwrap_or_default(),
+                    uid: pod.uid().unwrap_or_default().into(),
+                    version: pod.resource_version().unwrap_or_default().into(),
                     facts: readable.map(pod_facts),
                     gated_since: readable.and_then(gated_since),
                 };

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -54,7 +55,7 @@ pub struct GatePlace {
     /// Since when the pod waits.
     pub since: Timestamp,
     /// Its UID.
-    pub uid: String,
+    pub uid: Arc<str>,
 }
 
 impl GatedPods {
@@ -92,7 +93,7 @@ impl GatedPods {
     #[must_use]
     pub(super) fn wake_of(&self, pod: &Name, uid: Option<&str>) -> Option<(Job, Urgency)> {
         let place = self.places.get(pod);
-        let is_it = place.is_some_and(|place| uid == Some(place.uid.as_str()));
+        let is_it = place.is_some_and(|place| uid == Some(place.uid.as_ref()));
         is_it.then(|| wake(pod))
     }
 
@@ -106,7 +107,9 @@ impl GatedPods {
 
     /// Records that the gate of this pod could not be removed. None if the pod is not the one with the gate any more.
     pub fn refused(&mut self, pod: &Name, uid: &str, now: Instant) -> Option<GateRest> {
-        self.places.get(pod).filter(|place| place.uid == uid)?;
+        self.places
+            .get(pod)
+            .filter(|place| place.uid.as_ref() == uid)?;
         let is_first = !self.kept.contains_key(pod);
         let kept = self.kept.entry(pod.clone()).or_default();
         let pause = LONGEST_REST.min(FIRST_REST * 2_u32.saturating_pow(kept.times.min(6)));
@@ -176,7 +179,7 @@ mod tests {
     fn place(second: i64, uid: &str) -> GatePlace {
         GatePlace {
             since: Timestamp::from_second(second).unwrap(),
-            uid: uid.to_owned(),
+            uid: uid.into(),
         }
     }
 

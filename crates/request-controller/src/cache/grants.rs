@@ -83,8 +83,8 @@ impl KeptGrant {
 /// The managed objects of all requests.
 #[derive(Debug, Default)]
 pub struct GrantCache {
-    /// By kind. Boxed, because a node of the tree has room for eleven entries and is half full.
-    all: BTreeMap<Name, Box<[Option<KeptGrant>; 2]>>,
+    /// By kind. Each object is boxed, because a node of the tree has room for eleven entries and is half full.
+    all: BTreeMap<Name, [Option<Box<KeptGrant>>; 2]>,
     /// Their names by the UID of the request in their label.
     of_request: Index<Arc<str>, Name>,
 }
@@ -102,6 +102,12 @@ impl GrantCache {
     pub fn has(&self, kind: GrantKind, name: &Name) -> bool {
         let both = self.all.get(name);
         both.is_some_and(|it| it[kind as usize].is_some())
+    }
+
+    /// The copy of the UID of a request that its objects have.
+    pub(super) fn known_uid(&self, request: &str) -> Option<Arc<str>> {
+        let known = self.of_request.get_key_value(request);
+        known.map(|(known, _)| Arc::clone(known))
     }
 
     /// The objects of the request with this UID, RoleBindings first.
@@ -136,17 +142,19 @@ impl GrantCache {
         both.flatten().count()
     }
 
-    /// An object was added, changed or deleted. Returns the UID in the label that it had.
+    /// An object was added, changed or deleted. Returns the UID in the label that it had. `known` gives the copy of a UID that
+    /// its request has.
     pub(super) fn set(
         &mut self,
         kind: GrantKind,
         name: &Name,
         grant: Option<&Managed>,
+        known: impl Fn(&str) -> Option<Arc<str>>,
     ) -> Option<Arc<str>> {
         let (name, mut both) = self
             .all
             .remove_entry(name)
-            .unwrap_or_else(|| (name.clone(), Box::default()));
+            .unwrap_or_else(|| (name.clone(), Default::default()));
         let before = both[kind as usize].take();
         if let Some(before) = &before {
             let other = both.iter().flatten();
@@ -156,11 +164,11 @@ impl GrantCache {
         }
         if let Some(grant) = grant {
             let request = grant.label(labels::ACCESS_REQUEST_UID).unwrap_or_default();
-            // The key of the index and both objects share one copy.
-            let known = self.of_request.get_key_value(request);
-            let request = known.map_or_else(|| request.into(), |(known, _)| Arc::clone(known));
+            // The key of the index, both objects and the request share one copy.
+            let own = self.known_uid(request).or_else(|| known(request));
+            let request = own.unwrap_or_else(|| request.into());
             add(&mut self.of_request, Arc::clone(&request), name.clone());
-            both[kind as usize] = Some(KeptGrant::of(grant, request));
+            both[kind as usize] = Some(Box::new(KeptGrant::of(grant, request)));
         }
         if both.iter().any(Option::is_some) {
             self.all.insert(name, both);

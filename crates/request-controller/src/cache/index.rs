@@ -11,11 +11,16 @@ use connectors_api::template::RenderedLabels;
 
 use crate::check_object::SharedLabel;
 
-/// The values under one key. Most keys have one value. A tree for it would take room for eleven.
+/// The values under one key. Most keys have one value. A tree for it would take room for eleven. The tree of several is boxed,
+/// because an index has room for about twice as many keys as it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::box_collection,
+    reason = "a tree takes three words where a reference takes one"
+)]
 pub(super) enum IndexValues<V> {
     One(V),
-    Many(BTreeSet<V>),
+    Many(Box<BTreeSet<V>>),
 }
 
 /// Sets of values by a key.
@@ -36,7 +41,7 @@ impl<V: Ord> IndexValues<V> {
     pub(super) fn iter(&self) -> OneOrMany<'_, V> {
         let (one, many) = match self {
             Self::One(value) => (Some(value), None),
-            Self::Many(values) => (None, Some(values)),
+            Self::Many(values) => (None, Some(values.as_ref())),
         };
         one.into_iter().chain(many.into_iter().flatten())
     }
@@ -59,7 +64,7 @@ impl<V: Ord> IndexValues<V> {
         match self {
             Self::One(known) if *known == value => {}
             Self::One(_) => {
-                let known = std::mem::replace(self, Self::Many(BTreeSet::from([value])));
+                let known = std::mem::replace(self, Self::Many(Box::new(BTreeSet::from([value]))));
                 if let (Self::One(known), Self::Many(values)) = (known, self) {
                     values.insert(known);
                 }

@@ -1,6 +1,8 @@
 //! The objects of one kind in one namespace, by name and by label.
 
 use std::{
+    borrow::Borrow,
+    cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -12,6 +14,7 @@ use super::{
     index::{Label, LabelIndex},
 };
 use crate::{
+    api::Name,
     check_object::{CheckObject, SharedLabel},
     interner::Interner,
 };
@@ -69,9 +72,14 @@ impl KindObject {
     }
 
     /// The object as the cache keeps it: with labels that the index has, if it has them.
-    fn cached(self, labels: Option<Vec<SharedLabel>>, shapes: &mut Interner<str>) -> Self {
+    fn cached(
+        self,
+        name: &Name,
+        labels: Option<Vec<SharedLabel>>,
+        shapes: &mut Interner<str>,
+    ) -> Self {
         match self {
-            Self::There(object) => Self::There(Arc::new(object.cached(labels, shapes))),
+            Self::There(object) => Self::There(Arc::new(object.cached(name, labels, shapes))),
             Self::Unreadable | Self::Gone => self,
         }
     }
@@ -134,16 +142,46 @@ impl IndexedObject {
     }
 }
 
+/// The name of an object among those of its namespace. Usually the watch has the same copy.
+#[derive(Clone, Debug)]
+struct LocalName(Name);
+
+impl Borrow<str> for LocalName {
+    fn borrow(&self) -> &str {
+        &self.0.name
+    }
+}
+
+impl Ord for LocalName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.name.cmp(&other.0.name)
+    }
+}
+
+impl PartialOrd for LocalName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for LocalName {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl Eq for LocalName {}
+
 /// The objects of one kind in one namespace.
 #[derive(Debug, Default)]
 pub(super) struct KindObjects {
-    all: BTreeMap<Arc<str>, IndexedObject>,
+    all: BTreeMap<LocalName, IndexedObject>,
     /// The names of the objects by label and value.
-    by_label: LabelIndex<Arc<str>>,
+    by_label: LabelIndex<LocalName>,
     /// The shapes of the texts, each once.
     shapes: Interner<str>,
     /// The names of those with too many labels.
-    compared: BTreeSet<Arc<str>>,
+    compared: BTreeSet<LocalName>,
     weight: usize,
     /// The objects exceed the limit, so the cache keeps none, and they must be read live.
     overflowed: bool,
@@ -179,22 +217,22 @@ impl KindObjects {
         labels: &RenderedLabels,
     ) -> impl Iterator<Item = &Arc<CheckObject>> {
         let found = self.by_label.fewest(labels).chain(&self.compared);
-        let found = found.filter_map(|name| self.get(name));
+        let found = found.filter_map(|name| self.get(&name.0.name));
         found.filter_map(KindObject::there)
     }
 
-    pub(super) fn put(&mut self, name: &str, object: KindObject, keeps: Keeps) {
+    pub(super) fn put(&mut self, name: &Name, object: KindObject, keeps: Keeps) {
         if self.overflowed {
             return;
         }
-        let (name, before) = match self.all.remove_entry(name) {
+        let (name, before) = match self.all.remove_entry(name.name.as_str()) {
             Some((name, before)) => (name, Some(before)),
-            None => (name.into(), None),
+            None => (LocalName(name.clone()), None),
         };
         let indexed = LabelIndexing::of(&object, keeps);
         let labels = self.index_anew(&name, before.as_ref(), &object, indexed);
-        let object = object.cached(labels, &mut self.shapes);
-        let object = IndexedObject::of(&name, object, indexed);
+        let object = object.cached(&name.0, labels, &mut self.shapes);
+        let object = IndexedObject::of(&name.0.name, object, indexed);
         self.weight += object.weight;
         if let Some(before) = before {
             self.weight -= before.weight;
@@ -218,7 +256,7 @@ impl KindObjects {
     /// changes of an object leave its labels as they are.
     fn index_anew(
         &mut self,
-        name: &Arc<str>,
+        name: &LocalName,
         before: Option<&IndexedObject>,
         object: &KindObject,
         indexed: LabelIndexing,
@@ -232,17 +270,17 @@ impl KindObjects {
                     .filter(|_| indexed == LabelIndexing::ByLabel);
                 return known.map(|it| it.shared_labels().to_vec());
             }
-            self.take_from_index(name, before);
+            self.take_from_index(&name.0.name, before);
         }
         match indexed {
             LabelIndexing::Never => None,
             LabelIndexing::Compared => {
-                self.compared.insert(Arc::clone(name));
+                self.compared.insert(name.clone());
                 None
             }
             LabelIndexing::ByLabel => {
                 let labels = object.labels();
-                let add = |label| self.by_label.add(label, Arc::clone(name));
+                let add = |label| self.by_label.add(label, name.clone());
                 Some(labels.map(add).collect())
             }
         }
@@ -271,11 +309,11 @@ impl KindObjects {
     }
 
     /// Drops the objects that are not needed. The others are kept from now on.
-    pub(super) fn narrow(&mut self, is_needed: impl Fn(&str) -> bool) {
+    pub(super) fn narrow(&mut self, is_needed: impl Fn(&Name) -> bool) {
         self.overflowed = false;
-        let dropped = self.all.keys().filter(|name| !is_needed(name));
-        for name in dropped.cloned().collect::<Vec<_>>() {
-            self.take_out(&name);
+        let dropped = self.all.keys().filter(|name| !is_needed(&name.0));
+        for LocalName(name) in dropped.cloned().collect::<Vec<_>>() {
+            self.take_out(&name.name);
         }
     }
 }
@@ -288,6 +326,10 @@ mod tests {
 
     use super::*;
     use crate::check_object::AsText;
+
+    fn named(name: &str) -> Name {
+        Name::new("apps", name)
+    }
 
     fn object(labels: &[(&str, &str)]) -> KindObject {
         let labels: BTreeMap<_, _> = labels.iter().copied().collect();
@@ -314,7 +356,7 @@ mod tests {
         for number in 0..1_000 {
             let name = format!("approval-{number}");
             let object = object(&[("app", "tool"), ("run", &name)]);
-            objects.put(&name, object, Keeps::All);
+            objects.put(&named(&name), object, Keeps::All);
         }
         let of_run = [("app", "tool"), ("run", "approval-7")];
         assert_eq!(count(&objects, &of_run), 1);
@@ -325,15 +367,15 @@ mod tests {
     #[test]
     fn an_object_is_found_by_the_labels_that_it_has_now() {
         let mut objects = KindObjects::default();
-        objects.put("a", object(&[("run", "1")]), Keeps::All);
-        objects.put("a", object(&[("run", "2")]), Keeps::All);
+        objects.put(&named("a"), object(&[("run", "1")]), Keeps::All);
+        objects.put(&named("a"), object(&[("run", "2")]), Keeps::All);
         let found = [1, 2].map(|run| count(&objects, &[("run", &run.to_string())]));
         assert_eq!(found, [0, 1]);
-        objects.put("a", KindObject::Unreadable, Keeps::All);
+        objects.put(&named("a"), KindObject::Unreadable, Keeps::All);
         assert_eq!(count(&objects, &[("run", "2")]), 0);
-        objects.put("a", object(&[]), Keeps::All);
-        objects.put("b", object(&[("run", "2")]), Keeps::All);
-        objects.narrow(|name| name == "a");
+        objects.put(&named("a"), object(&[]), Keeps::All);
+        objects.put(&named("b"), object(&[("run", "2")]), Keeps::All);
+        objects.narrow(|name| name.name == "a");
         assert_eq!(count(&objects, &[("run", "2")]), 0);
         objects.take_out("a");
         assert!(objects.by_label.is_empty() && objects.weight() == 0);
@@ -352,13 +394,13 @@ mod tests {
     fn an_object_with_too_many_labels_takes_no_room_in_the_index_and_is_found() {
         for (more, indexed) in [(MOST_LABELS - 1, MOST_LABELS), (MOST_LABELS, 0), (5_000, 0)] {
             let mut objects = KindObjects::default();
-            objects.put("a", crowded("1", more), Keeps::All);
+            objects.put(&named("a"), crowded("1", more), Keeps::All);
             assert_eq!(objects.by_label.keys(), indexed);
             assert_eq!(objects.compared.len(), usize::from(indexed == 0));
             assert_eq!(count(&objects, &[("run", "1")]), 1);
-            objects.put("a", object(&[("run", "2")]), Keeps::All);
+            objects.put(&named("a"), object(&[("run", "2")]), Keeps::All);
             assert!(objects.compared.is_empty() && objects.by_label.keys() == 1);
-            objects.put("a", crowded("1", more), Keeps::All);
+            objects.put(&named("a"), crowded("1", more), Keeps::All);
             objects.take_out("a");
             assert!(objects.by_label.is_empty() && objects.compared.is_empty());
             assert_eq!(objects.weight(), 0);
@@ -368,8 +410,8 @@ mod tests {
     #[test]
     fn an_object_that_is_found_by_name_alone_takes_no_room_in_the_index() {
         let mut objects = KindObjects::default();
-        objects.put("a", object(&[("run", "1")]), Keeps::Linked);
-        objects.put("b", crowded("1", 100), Keeps::Linked);
+        objects.put(&named("a"), object(&[("run", "1")]), Keeps::Linked);
+        objects.put(&named("b"), crowded("1", 100), Keeps::Linked);
         assert!(objects.by_label.is_empty() && objects.compared.is_empty());
     }
 
@@ -378,7 +420,11 @@ mod tests {
     fn the_index_counts_for_the_share_of_the_namespace() {
         let weight = |keeps: Keeps| {
             let mut objects = KindObjects::default();
-            objects.put("a-1", object(&[("run", "1234567"), ("app", "")]), keeps);
+            objects.put(
+                &named("a-1"),
+                object(&[("run", "1234567"), ("app", "")]),
+                keeps,
+            );
             objects.weight()
         };
         let [run, app] = [3 + 7 + 3 + INDEX_ENTRY, 3 + 3 + INDEX_ENTRY];
@@ -390,7 +436,7 @@ mod tests {
     fn the_name_of_an_object_that_is_not_kept_counts_for_the_share_of_the_namespace() {
         for unknown in [KindObject::Unreadable, KindObject::Gone] {
             let mut objects = KindObjects::default();
-            objects.put("abc", unknown, Keeps::Linked);
+            objects.put(&named("abc"), unknown, Keeps::Linked);
             assert_eq!(objects.weight(), "abc".len() + NO_OBJECT);
         }
     }
@@ -400,8 +446,8 @@ mod tests {
     fn an_object_that_is_found_by_name_alone_from_now_on_leaves_the_index() {
         for crowd in [0, MOST_LABELS] {
             let mut objects = KindObjects::default();
-            objects.put("a", crowded("1", crowd), Keeps::All);
-            objects.put("a", crowded("1", crowd), Keeps::Linked);
+            objects.put(&named("a"), crowded("1", crowd), Keeps::All);
+            objects.put(&named("a"), crowded("1", crowd), Keeps::Linked);
             assert!(objects.by_label.is_empty() && objects.compared.is_empty());
         }
     }
@@ -425,10 +471,14 @@ mod tests {
         let name = |number| format!("run-{number}-wait");
         for number in 10..60 {
             let object = there(&approval(number, "pending", 0));
-            objects.put(&name(number), object, Keeps::All);
+            objects.put(&named(&name(number)), object, Keeps::All);
         }
         assert_eq!(objects.shapes.len(), 1);
-        objects.put(&name(10), there(&approval(10, "approved", 0)), Keeps::All);
+        objects.put(
+            &named(&name(10)),
+            there(&approval(10, "approved", 0)),
+            Keeps::All,
+        );
         assert_eq!(objects.shapes.len(), 2);
         for (number, state) in [(10, "approved"), (11, "pending")] {
             let read = objects.get(&name(number)).and_then(KindObject::there);
@@ -449,14 +499,18 @@ mod tests {
         let mut objects = KindObjects::default();
         let names = ["a", "b"];
         for name in names {
-            objects.put(name, there(&approval(10, "pending", 0)), Keeps::All);
+            objects.put(&named(name), there(&approval(10, "pending", 0)), Keeps::All);
         }
         let held: Vec<_> = names
             .iter()
             .filter_map(|name| objects.get(name).cloned())
             .collect();
         for name in names {
-            objects.put(name, there(&approval(10, "approved", 0)), Keeps::All);
+            objects.put(
+                &named(name),
+                there(&approval(10, "approved", 0)),
+                Keeps::All,
+            );
         }
         assert_eq!(objects.shapes.len(), 1);
         let read = held.iter().filter_map(|it| it.there()?.value());
@@ -472,7 +526,7 @@ mod tests {
         let mut objects = KindObjects::default();
         for (note, shapes) in [(1024, 1), (8 * 1024, 0), (1024, 1)] {
             let object = approval(10, "pending", note);
-            objects.put("a", there(&object), Keeps::All);
+            objects.put(&named("a"), there(&object), Keeps::All);
             assert_eq!(objects.shapes.len(), shapes);
             let read = objects.get("a").and_then(KindObject::there);
             assert_eq!(read.and_then(|it| it.value()), Some(object));
@@ -484,7 +538,11 @@ mod tests {
     fn the_labels_of_objects_are_those_of_the_index() {
         let mut objects = KindObjects::default();
         for (name, run) in [("a", "1"), ("b", "2"), ("a", "1"), ("a", "2"), ("b", "2")] {
-            objects.put(name, object(&[("app", "tool"), ("run", run)]), Keeps::All);
+            objects.put(
+                &named(name),
+                object(&[("app", "tool"), ("run", run)]),
+                Keeps::All,
+            );
         }
         let at = |name: &str| {
             let object = objects.get(name).and_then(KindObject::there).unwrap();
@@ -499,7 +557,7 @@ mod tests {
     fn an_object_that_changes_without_its_labels_is_found_as_before() {
         let mut objects = KindObjects::default();
         for _ in 0..2 {
-            objects.put("a", object(&[("run", "1")]), Keeps::All);
+            objects.put(&named("a"), object(&[("run", "1")]), Keeps::All);
             assert_eq!(count(&objects, &[("run", "1")]), 1);
         }
         objects.take_out("a");

@@ -21,7 +21,7 @@ const MOST_OF_ALL: usize = 128 * 1024 * 1024;
 /// Which objects of a kind the cache keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keeps {
-    /// Those that a request depends on: runs of pipelines that no request asks about take no memory.
+    /// Those that a request depends on: of the runs of pipelines that no request asks about, only the watch keeps the names.
     Linked,
     /// All, because checks find them by their labels.
     All,
@@ -141,7 +141,7 @@ impl KindCache {
 
     fn put(&mut self, name: &Name, object: KindObject) {
         let objects = self.namespaces.entry(name.namespace.clone()).or_default();
-        objects.put(&name.name, object, self.keeps);
+        objects.put(name, object, self.keeps);
     }
 
     /// Drops what is known of an object.
@@ -169,11 +169,8 @@ impl State {
             return;
         };
         cache.keeps = Keeps::Linked;
-        for (namespace, objects) in &mut cache.namespaces {
-            objects.narrow(|name| {
-                let name = Name::new(namespace, name);
-                self.links.of_object(kind, &name).next().is_some()
-            });
+        for objects in cache.namespaces.values_mut() {
+            objects.narrow(|name| self.links.of_object(kind, name).next().is_some());
         }
         cache.namespaces.retain(|_, it| !it.is_empty());
     }

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use service_kit::{controller::queue::Urgency, watches::Unreadable};
 
 use super::{
-    Job, Keeps, KeptRequest, Link, PodCached, RequestHead, Wakes,
+    GrantCache, Job, Keeps, KeptRequest, Link, PodCached, RequestHead, Wakes,
     index::{Index, IndexValues, add, known_key, take},
     request_room::{self, RequestRoom},
 };
@@ -165,6 +165,17 @@ impl RequestCache {
     #[must_use]
     pub fn all(&self) -> Vec<Name> {
         self.all.keys().cloned().collect()
+    }
+
+    /// The copy of a UID that its request has.
+    pub(super) fn known_uid(&self, uid: &str) -> Option<Arc<str>> {
+        let known = self.by_uid.get_key_value(uid);
+        known.map(|(known, _)| Arc::clone(known))
+    }
+
+    /// The copy of a pod's UID that its requests have, or this one.
+    pub(super) fn known_pod_uid(&self, uid: Arc<str>) -> Arc<str> {
+        known_key(&self.by_pod_uid, uid)
     }
 
     /// The request with this UID.
@@ -412,13 +423,24 @@ impl RequestCache {
         name: &Name,
         request: Result<Arc<AccessRequest>, Unreadable>,
         pods: &BTreeMap<Name, Box<PodCached>>,
+        grants: &GrantCache,
     ) {
-        // Jobs, timers and other caches have the name that came with the first version, and that of the pod.
+        // Jobs, timers and other caches have a copy of the name, the grant one of the UID, and the pod one of each of its own.
+        // Every version comes with new copies.
         let name = &known_key(&self.all, name.clone());
         self.remove(name);
         let mut cached = self.within_room(request);
+        let own = cached.uid.take();
+        cached.uid = own.map(|uid| grants.known_uid(&uid).unwrap_or(uid));
         if let Ok(kept) = &mut cached.request {
-            kept.head.pod = known_key(pods, kept.head.pod.clone());
+            let head = &mut kept.head;
+            head.uid.clone_from(&cached.uid);
+            head.pod = known_key(pods, head.pod.clone());
+            let of_pod = pods.get(&head.pod).map(|it| &it.uid);
+            head.pod_uid = head.pod_uid.take().map(|uid| {
+                let known = of_pod.filter(|it| **it == uid).cloned();
+                known.unwrap_or_else(|| known_key(&self.by_pod_uid, uid))
+            });
         }
         if let Some(uid) = &cached.uid {
             self.by_uid.insert(Arc::clone(uid), name.clone());

@@ -1,4 +1,5 @@
 mod gates;
+mod shared_texts;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -38,8 +39,8 @@ fn with(status: &Value) -> State {
 
 fn pod(uid: &str, version: &str, finished: bool) -> PodCached {
     PodCached {
-        uid: uid.to_owned(),
-        version: version.to_owned(),
+        uid: uid.into(),
+        version: version.into(),
         facts: Some(PodFacts {
             finished,
             terminating: false,

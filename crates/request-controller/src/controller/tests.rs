@@ -118,7 +118,7 @@ async fn the_leader_alone_tells_of_a_decided_request_that_was_deleted() {
         cluster
             .leads
             .store(leads, std::sync::atomic::Ordering::SeqCst);
-        let pace = ("request-uid".to_owned(), Pace::default());
+        let pace = Box::new(("request-uid".into(), Pace::default()));
         let paces = || controller.paces.lock().unwrap();
         paces().insert(Cluster::request(), pace);
         let mut request = cluster.server.named("accessrequests", "request").unwrap();

@@ -102,10 +102,6 @@ impl Objects {
         Name::new(PODS, &format!("{}-wait", self.run()))
     }
 
-    pub(super) fn grant_name(&self) -> Name {
-        Name::new(TOOLS, &grant::name(&self.uid(), POLICY_UID))
-    }
-
     fn resource(&self) -> String {
         format!("connectors/apis/v1/pod/{PODS}/{}", self.pod_name().name)
     }

@@ -43,7 +43,7 @@ impl Observer {
             };
             GateSeen {
                 pod: pod.clone(),
-                uid: place.uid.clone(),
+                uid: place.uid.to_string(),
                 gates_pods,
                 over_limit: state.gated.is_behind(pod, self.most_waiting),
                 volumes: GatedVolumes::NotRead,

@@ -15,15 +15,16 @@ use tokio::time::Instant;
 use crate::api::Name;
 
 pub(super) const MIB: usize = 1024 * 1024;
-/// The limits for pods, by their namespace. A pod that is not remembered costs one read by its name.
+/// The limits for pods, by their namespace. A pod that is not remembered costs one read by its name, as one that is larger than
+/// the share does each time.
 const PODS: CacheBounds = CacheBounds {
-    share: 2 * MIB,
-    total: 4 * MIB,
+    share: MIB,
+    total: 2 * MIB,
 };
 /// The limits for answers, by the namespace of the pod. An answer that is not remembered costs one question.
 const ANSWERS: CacheBounds = CacheBounds {
-    share: 2 * MIB,
-    total: 4 * MIB,
+    share: MIB,
+    total: 2 * MIB,
 };
 /// The approximate size of an entry without its text.
 const OVERHEAD: usize = 512;
@@ -239,7 +240,7 @@ mod tests {
         let pods = Pods::default();
         let quiet = json!({"metadata": {"resourceVersion": "1"}});
         pods.put("quiet", "own", &quiet);
-        let large = json!({"metadata": {"resourceVersion": "1"}, "spec": "x".repeat(MIB / 2)});
+        let large = json!({"metadata": {"resourceVersion": "1"}, "spec": "x".repeat(MIB / 4)});
         for number in 0..100 {
             pods.put("loud", &number.to_string(), &large);
             assert!(pods.bytes() <= PODS.share + 2 * OVERHEAD);
@@ -247,6 +248,17 @@ mod tests {
         let is_kept = |number: &i32| pods.get(&number.to_string(), "1").is_some();
         assert_eq!((0..100).filter(is_kept).collect::<Vec<_>>(), [97, 98, 99]);
         assert_eq!(pods.get("own", "1"), Some(quiet));
+    }
+
+    #[test]
+    fn a_pod_that_is_larger_than_the_share_is_not_kept() {
+        let pod = |padding: usize| json!({"metadata": {"resourceVersion": "1"}, "spec": "x".repeat(padding)});
+        let around = pod(0).to_string().len() + OVERHEAD;
+        for (more, is_kept) in [(0, true), (1, false)] {
+            let pods = Pods::default();
+            pods.put("apps", "uid", &pod(PODS.share - around + more));
+            assert_eq!(pods.get("uid", "1").is_some(), is_kept, "{more}");
+        }
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl Observer {
         let mut known = None;
         if via == Via::Caches {
             let cached = self.world.read().pods.get(&name).cloned();
-            let cached = cached.filter(|it| it.uid == uid);
+            let cached = cached.filter(|it| it.uid.as_ref() == uid);
             if let Some((facts, version)) = cached.and_then(|it| Some((it.facts?, it.version))) {
                 if facts.finished || !self.needs_whole_pod(request) {
                     return Ok((PodSeen::There(facts), None));

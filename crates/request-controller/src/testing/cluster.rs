@@ -578,8 +578,8 @@ impl Cluster {
             let facts = pod_facts(&typed);
             let cached = PodCached {
                 gated_since: gated_since(&typed),
-                uid: typed.metadata.uid.unwrap(),
-                version: typed.metadata.resource_version.unwrap(),
+                uid: typed.metadata.uid.unwrap().into(),
+                version: typed.metadata.resource_version.unwrap().into(),
                 facts: Some(facts),
             };
             let _ = state.pod(&name(&pod), Some(cached));

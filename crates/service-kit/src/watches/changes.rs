@@ -1,6 +1,6 @@
 //! The meaning of the events of a watch for a cache.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use kube::{Resource, runtime::watcher::Event};
 
@@ -39,75 +39,56 @@ impl Changes {
             Event::Init => {
                 // An earlier list that broke off named objects that exist.
                 let listed = self.listed.replace(Names::default());
-                self.known.extend(listed.unwrap_or_default());
+                self.known.0.extend(listed.unwrap_or_default().0);
                 (Vec::new(), Some(ListState::Begins))
             }
             Event::InitApply(object) => {
                 let name = Name::of(&object);
-                if let Some(listed) = &mut self.listed {
-                    self.known.remove(&name);
-                    listed.insert(&name);
+                let name = if let Some(listed) = &mut self.listed {
+                    listed.insert(self.known.remove(name))
                 } else {
-                    self.known.insert(&name);
-                }
+                    self.known.insert(name)
+                };
                 (vec![Change::There(name, object)], None)
             }
             Event::InitDone => {
                 let listed = self.listed.take().unwrap_or_default();
                 let gone = std::mem::replace(&mut self.known, listed);
-                let gone = gone.into_names().map(Change::Gone).collect();
+                let gone = gone.0.into_iter().map(Change::Gone).collect();
                 (gone, Some(ListState::Ends))
             }
             Event::Apply(object) => {
-                let name = Name::of(&object);
-                self.known.insert(&name);
+                let name = self.known.insert(Name::of(&object));
                 (vec![Change::There(name, object)], None)
             }
             Event::Delete(object) => {
-                let name = Name::of(&object);
-                self.known.remove(&name);
+                let name = self.known.remove(Name::of(&object));
                 (vec![Change::Gone(name)], None)
             }
         }
     }
 }
 
-/// Names by namespace. The caches keep the same names, so these take as little memory as they can.
+/// Names of objects. A cache that keeps an object has its name from here, so that both share one text. A name that no cache
+/// keeps takes some 140 bytes.
 #[derive(Debug, Default)]
-struct Names(HashMap<Box<str>, HashSet<Box<str>>>);
+struct Names(HashSet<Name>);
 
 impl Names {
-    fn insert(&mut self, name: &Name) {
-        if let Some(names) = self.0.get_mut(name.namespace.as_str()) {
-            names.insert(name.name.as_str().into());
-        } else {
-            let names = HashSet::from([name.name.as_str().into()]);
-            self.0.insert(name.namespace.as_str().into(), names);
+    /// Adds a name. Returns the copy that is shared.
+    fn insert(&mut self, name: Name) -> Name {
+        if let Some(known) = self.0.get(&name) {
+            return known.clone();
         }
+        self.0.insert(name.clone());
+        name
     }
 
-    fn remove(&mut self, name: &Name) {
-        if let Some(names) = self.0.get_mut(name.namespace.as_str()) {
-            names.remove(name.name.as_str());
-            if names.is_empty() {
-                self.0.remove(name.namespace.as_str());
-            } else {
-                names.give_back_room();
-            }
-        }
-    }
-
-    fn extend(&mut self, others: Self) {
-        for (namespace, names) in others.0 {
-            self.0.entry(namespace).or_default().extend(names);
-        }
-    }
-
-    fn into_names(self) -> impl Iterator<Item = Name> {
-        self.0.into_iter().flat_map(|(namespace, names)| {
-            let of = move |name: Box<str>| Name::new(&namespace, &name);
-            names.into_iter().map(of)
-        })
+    /// Takes a name out. Returns the copy that is shared.
+    fn remove(&mut self, name: Name) -> Name {
+        let known = self.0.take(&name);
+        self.0.give_back_room();
+        known.unwrap_or(name)
     }
 }
 
@@ -119,6 +100,7 @@ mod tests {
     use proptest::{collection::vec, prelude::*, sample::subsequence};
 
     use super::*;
+    use crate::name::NameParts;
 
     fn pod(name: &str) -> Pod {
         let mut pod = Pod::default();
@@ -133,6 +115,39 @@ mod tests {
             Change::Gone(name) => format!("gone {}", name.name),
         };
         (list.into_iter().map(line).collect(), listing)
+    }
+
+    /// The name in the only change of an event.
+    fn name_in(changes: &mut Changes, event: Event<Pod>) -> Name {
+        let (mut list, _) = changes.of(event);
+        match list.pop() {
+            Some(Change::There(name, _) | Change::Gone(name)) if list.is_empty() => name,
+            _ => panic!("no change, or several"),
+        }
+    }
+
+    #[test]
+    fn a_watch_and_its_changes_share_the_names() {
+        let mut changes = Changes::default();
+        let first = name_in(&mut changes, Event::Apply(pod("a")));
+        let place = |name: &Name| std::ptr::from_ref::<NameParts>(name);
+        let is_first = |name: &Name| place(name) == place(&first);
+        assert!(is_first(&name_in(&mut changes, Event::Apply(pod("a")))));
+        // A list that breaks off, and a whole one.
+        for _ in 0..2 {
+            changes.of(Event::<Pod>::Init);
+            assert!(is_first(&name_in(&mut changes, Event::InitApply(pod("a")))));
+        }
+        changes.of(Event::<Pod>::InitDone);
+        assert!(is_first(&name_in(&mut changes, Event::Apply(pod("a")))));
+        assert!(is_first(&name_in(&mut changes, Event::Delete(pod("a")))));
+        assert!(changes.known.0.is_empty());
+        let again = name_in(&mut changes, Event::Apply(pod("a")));
+        assert!(!is_first(&again));
+        // A list without it.
+        changes.of(Event::<Pod>::Init);
+        let gone = name_in(&mut changes, Event::InitDone);
+        assert_eq!(place(&gone), place(&again));
     }
 
     #[test]

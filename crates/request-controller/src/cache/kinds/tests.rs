@@ -184,10 +184,10 @@ fn a_kind_that_is_narrowed_keeps_what_requests_depend_on() {
 /// The size of an object of which a namespace may have a number without a rest.
 const PART: usize = 128 * 1024;
 
-/// An object that weighs so many bytes.
+/// An object that weighs so many bytes, under a name of two digits.
 fn of_weight(bytes: usize) -> KindObject {
     let of = |padding: usize| -> CheckObject {
-        let object = json!({"metadata": {}, "data": "x".repeat(padding)});
+        let object = json!({"metadata": {"name": "00"}, "data": "x".repeat(padding)});
         AsText::parse(&object.to_string()).unwrap().object
     };
     let object = of(bytes - of(0).weight());
@@ -203,7 +203,7 @@ fn full(namespaces: usize) -> State {
     let object = of_weight(PART);
     for namespace in 0..namespaces {
         for number in 0..MOST_OF_NAMESPACE / PART {
-            let name = Name::new(&format!("n{namespace}"), &number.to_string());
+            let name = Name::new(&format!("n{namespace}"), &format!("{number:02}"));
             cache.put(&name, object.clone());
         }
     }
@@ -221,7 +221,7 @@ fn a_namespace_fills_its_share_exactly_and_one_byte_more_is_too_much() {
     let mut state = full(1);
     assert_eq!(kept(&state), 1);
     let cache = state.kinds.get_mut(&kind()).unwrap();
-    cache.put(&Name::new("n0", "0"), of_weight(PART + 1));
+    cache.put(&Name::new("n0", "00"), of_weight(PART + 1));
     assert_eq!((kept(&state), state.kinds[&kind()].weight()), (0, 0));
 }
 
