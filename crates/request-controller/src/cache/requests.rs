@@ -425,8 +425,8 @@ impl RequestCache {
         pods: &BTreeMap<Name, Box<PodCached>>,
         grants: &GrantCache,
     ) {
-        // Jobs, timers and other caches have a copy of the name, the grant one of the UID, and the pod one of each of its own.
-        // Every version comes with new copies.
+        // Every version comes with new copies of its texts. Jobs and timers have one of the name, the grant one of the UID, and the
+        // pod those of its own name and UID: the version takes these.
         let name = &known_key(&self.all, name.clone());
         self.remove(name);
         let mut cached = self.within_room(request);
