@@ -18,8 +18,8 @@ pub(super) const MIB: usize = 1024 * 1024;
 /// The limits for pods, by their namespace. A pod that is not remembered costs one read by its name, as one that is larger than
 /// the share does each time.
 const PODS: CacheBounds = CacheBounds {
-    share: MIB,
-    total: 2 * MIB,
+    share: 2 * MIB,
+    total: 4 * MIB,
 };
 /// The limits for answers, by the namespace of the pod. An answer that is not remembered costs one question.
 const ANSWERS: CacheBounds = CacheBounds {
@@ -240,7 +240,7 @@ mod tests {
         let pods = Pods::default();
         let quiet = json!({"metadata": {"resourceVersion": "1"}});
         pods.put("quiet", "own", &quiet);
-        let large = json!({"metadata": {"resourceVersion": "1"}, "spec": "x".repeat(MIB / 4)});
+        let large = json!({"metadata": {"resourceVersion": "1"}, "spec": "x".repeat(MIB / 2)});
         for number in 0..100 {
             pods.put("loud", &number.to_string(), &large);
             assert!(pods.bytes() <= PODS.share + 2 * OVERHEAD);
