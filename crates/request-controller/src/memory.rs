@@ -96,7 +96,7 @@ where
     }
 }
 
-/// The name of an object whose watch tells that it is deleted.
+/// The name in the event of a deleted object.
 fn gone(changes: &mut Changes, text: &str) -> Name {
     let event: Event<Guarded<Pod, PodFields>> = Event::Delete(serde_json::from_str(text).unwrap());
     match changes.of(event).0.pop() {

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use connectors_api::{labels, names};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
-use super::index::{Index, add, take};
+use super::index::{Index, add, own_key, take};
 use crate::{
     api::Name,
     grant_digest::GrantDigest,
@@ -106,8 +106,7 @@ impl GrantCache {
 
     /// The copy of the UID of a request that its objects have.
     pub(super) fn known_uid(&self, request: &str) -> Option<Arc<str>> {
-        let known = self.of_request.get_key_value(request);
-        known.map(|(known, _)| Arc::clone(known))
+        own_key(&self.of_request, request)
     }
 
     /// The objects of the request with this UID, RoleBindings first.

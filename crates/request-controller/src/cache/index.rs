@@ -104,10 +104,18 @@ impl<'a, V: Ord> IntoIterator for &'a IndexValues<V> {
     }
 }
 
-/// The copy of a key that a map has, or this one: equal keys in several maps take the memory of one.
+/// The copy of a key that a map has: equal keys in several maps take the memory of one.
+pub(super) fn own_key<K, Q, V>(map: &BTreeMap<K, V>, key: &Q) -> Option<K>
+where
+    K: Ord + Clone + Borrow<Q>,
+    Q: Ord + ?Sized,
+{
+    map.get_key_value(key).map(|(own, _)| own.clone())
+}
+
+/// The copy of a key that a map has, or this one.
 pub(super) fn known_key<K: Ord + Clone, V>(map: &BTreeMap<K, V>, key: K) -> K {
-    let known = map.get_key_value(&key).map(|(known, _)| known.clone());
-    known.unwrap_or(key)
+    own_key(map, &key).unwrap_or(key)
 }
 
 /// Adds a value under a key.
@@ -209,8 +217,7 @@ impl<T: Ord> LabelIndex<T> {
 
 /// The text as a map has it, or a new one.
 fn known<V>(map: &BTreeMap<Arc<str>, V>, text: &str) -> Arc<str> {
-    let known = map.get_key_value(text);
-    known.map_or_else(|| text.into(), |(key, _)| Arc::clone(key))
+    own_key(map, text).unwrap_or_else(|| text.into())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use service_kit::{controller::queue::Urgency, watches::Unreadable};
 
 use super::{
     GrantCache, Job, Keeps, KeptRequest, Link, PodCached, RequestHead, Wakes,
-    index::{Index, IndexValues, add, known_key, take},
+    index::{Index, IndexValues, add, known_key, own_key, take},
     request_room::{self, RequestRoom},
 };
 use crate::{api::Name, interner::Interner};
@@ -169,8 +169,7 @@ impl RequestCache {
 
     /// The copy of a UID that its request has.
     pub(super) fn known_uid(&self, uid: &str) -> Option<Arc<str>> {
-        let known = self.by_uid.get_key_value(uid);
-        known.map(|(known, _)| Arc::clone(known))
+        own_key(&self.by_uid, uid)
     }
 
     /// The copy of a pod's UID that its requests have, or this one.
