@@ -25,8 +25,56 @@ pub(super) const CALM: Duration = Duration::from_mins(1);
 /// With so many jobs that were changed lately, those that are calm again are forgotten.
 pub(super) const REMEMBERED: usize = 4096;
 
-/// When a job is due, and a number that makes each timer unique.
-type Timer = (Instant, u64);
+/// When a job is due, in nanoseconds of the queue's clock, and a number that makes each timer unique.
+type Timer = (u64, u64);
+
+/// The timers of a job. An urgent job must not wait for a free worker of the other line, so that it may have one of each
+/// urgency. Nearly always it has one, and there are as many as there are jobs that wait.
+pub(super) enum JobTimers {
+    One(Urgency, Timer),
+    /// By urgency.
+    Both(Box<[Timer; 2]>),
+}
+
+impl JobTimers {
+    fn get(&self, urgency: Urgency) -> Option<Timer> {
+        match self {
+            Self::One(of, timer) => (*of == urgency).then_some(*timer),
+            Self::Both(timers) => Some(timers[urgency as usize]),
+        }
+    }
+
+    /// The same with another timer of this urgency.
+    fn with(self, urgency: Urgency, timer: Timer) -> Self {
+        match self {
+            Self::One(of, other) if of != urgency => {
+                let mut both = [timer; 2];
+                both[of as usize] = other;
+                Self::Both(Box::new(both))
+            }
+            Self::One(..) => Self::One(urgency, timer),
+            Self::Both(mut timers) => {
+                timers[urgency as usize] = timer;
+                Self::Both(timers)
+            }
+        }
+    }
+
+    /// The same without the timer of this urgency. None if no other is left.
+    fn without(self, urgency: Urgency) -> Option<Self> {
+        match self {
+            Self::One(of, timer) => (of != urgency).then_some(Self::One(of, timer)),
+            Self::Both(timers) => {
+                let other = Urgency::ALL.into_iter().find(|it| *it != urgency)?;
+                Some(Self::One(other, timers[other as usize]))
+            }
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = Timer> {
+        Urgency::ALL.into_iter().filter_map(|it| self.get(it))
+    }
+}
 
 /// The data behind the lock of a queue.
 pub(super) struct QueueState<J> {
@@ -43,8 +91,9 @@ pub(super) struct QueueState<J> {
     waiting: HashMap<J, (Urgency, Instant)>,
     running: HashMap<J, RunningJob>,
     pub(super) timers: BTreeMap<Timer, (J, Urgency)>,
-    /// By urgency: an urgent job must not wait for a free worker of the other line.
-    pub(super) timer_of: HashMap<J, [Option<Timer>; 2]>,
+    pub(super) timer_of: HashMap<J, JobTimers>,
+    /// When the clock of the timers was zero.
+    began: Instant,
     failures: HashMap<J, FailedJob>,
     pub(super) changes: HashMap<J, ChangeCounts>,
     next: u64,
@@ -104,6 +153,7 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
             running: HashMap::new(),
             timers: BTreeMap::new(),
             timer_of: HashMap::new(),
+            began: Instant::now(),
             failures: HashMap::new(),
             changes: HashMap::new(),
             next: 0,
@@ -164,7 +214,14 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
 
     /// When the next timer ends.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.timers.keys().next().map(|(due, _)| *due)
+        let (due, _) = self.timers.keys().next()?;
+        Some(self.began + Duration::from_nanos(*due))
+    }
+
+    /// A time of the timers' clock, which goes on for five hundred years.
+    fn on_clock(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.began).as_nanos();
+        u64::try_from(since).unwrap_or(u64::MAX)
     }
 
     pub(super) fn changed(&mut self, job: &J) {
@@ -190,17 +247,15 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
 
     /// Takes out the jobs whose time has come.
     pub(super) fn due(&mut self) -> Vec<(J, Urgency)> {
-        let now = Instant::now();
+        let now = self.on_clock(Instant::now());
         let mut due = Vec::new();
         while let Some(entry) = self.timers.first_entry()
             && entry.key().0 <= now
         {
             let (job, urgency) = entry.remove();
-            if let Some(timers) = self.timer_of.get_mut(&job) {
-                timers[urgency as usize] = None;
-                if timers.iter().all(Option::is_none) {
-                    self.timer_of.remove(&job);
-                }
+            let timers = self.timer_of.remove(&job);
+            if let Some(other) = timers.and_then(|it| it.without(urgency)) {
+                self.timer_of.insert(job.clone(), other);
             }
             due.push((job, urgency));
         }
@@ -219,6 +274,7 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
             running,
             timers,
             timer_of,
+            began: _,
             failures,
             changes,
             next: _,
@@ -370,24 +426,30 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
         if !self.listens {
             return;
         }
-        let timers = self.timer_of.get(&job).copied().unwrap_or_default();
-        let sooner =
-            |urgency: Urgency| timers[urgency as usize].filter(|(sooner, _)| *sooner <= at);
+        let at = self.on_clock(at);
+        let timers = self.timer_of.get(&job);
+        let timer = |urgency: Urgency| timers.and_then(|it| it.get(urgency));
+        let sooner = |urgency: Urgency| timer(urgency).filter(|(sooner, _)| *sooner <= at);
         if sooner(Urgency::Urgent).or(sooner(urgency)).is_some() {
             return;
         }
         let at = sooner(Urgency::Normal).map_or(at, |(sooner, _)| sooner);
+        let later = timer(urgency);
         match urgency {
             Urgency::Urgent => self.drop_timers(&job),
             Urgency::Normal => {
-                if let Some(later) = timers[urgency as usize] {
+                if let Some(later) = later {
                     self.timers.remove(&later);
                 }
             }
         }
         self.next += 1;
         let timer = (at, self.next);
-        self.timer_of.entry(job.clone()).or_default()[urgency as usize] = Some(timer);
+        let timers = match self.timer_of.remove(&job) {
+            Some(timers) => timers.with(urgency, timer),
+            None => JobTimers::One(urgency, timer),
+        };
+        self.timer_of.insert(job.clone(), timers);
         self.timers.insert(timer, (job, urgency));
     }
 
@@ -401,7 +463,8 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
     }
 
     fn drop_timers(&mut self, job: &J) {
-        for timer in self.timer_of.remove(job).into_iter().flatten().flatten() {
+        let timers = self.timer_of.remove(job);
+        for timer in timers.iter().flat_map(JobTimers::all) {
             self.timers.remove(&timer);
         }
         self.timer_of.give_back_room();
