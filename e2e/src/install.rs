@@ -138,6 +138,15 @@ pub fn crds() -> PathBuf {
     chart().join("files/crds")
 }
 
+/// The chart's settings of the allocators, for programs that run without it.
+pub fn allocator_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let helpers = include_str!("../../charts/connectors-approval/templates/_helpers.tpl");
+    helpers.lines().filter_map(|line| {
+        let setting = line.strip_prefix("- {name: ")?.strip_suffix("\"}")?;
+        setting.split_once(", value: \"")
+    })
+}
+
 /// The pinned Helm.
 #[derive(Debug, Clone)]
 pub struct Helm {

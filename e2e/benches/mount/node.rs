@@ -6,6 +6,7 @@ use std::time::Duration;
 use e2e::api::kinds::{CONFIG_MAP, DAEMON_SET, POD};
 use e2e::install::NAMESPACE;
 use e2e::{ApiClient, Deadline, poll};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::pods::{PATIENCE, Pods};
@@ -97,14 +98,36 @@ impl Driver {
         poll("the mounts to be held", Deadline::after(PATIENCE), look).unwrap();
     }
 
+    /// When the driver answered that the volume of a pod is mounted, by its log.
+    pub(crate) fn published_at(&self, pod: &str) -> Timestamp {
+        let look = || {
+            let log = self.text("/log?tailLines=200");
+            let log = log.map_err(|error| error.to_string())?;
+            let lines = log
+                .lines()
+                .filter_map(|it| serde_json::from_str::<Value>(it).ok());
+            let mut published = lines.filter(|it| it["message"] == "published" && it["pod"] == pod);
+            let line = published.next().ok_or_else(|| log.clone())?;
+            let at = line["timestamp"].as_str().unwrap_or_default();
+            at.parse().map_err(|_| line.to_string())
+        };
+        let what = format!("the driver to tell of pod {pod}");
+        poll(&what, Deadline::after(PATIENCE), look).unwrap()
+    }
+
     fn metrics(&self) -> Result<String, e2e::ApiError> {
+        self.text(":9090/proxy/metrics")
+    }
+
+    /// A text of the driver's pod, by the rest of its path.
+    fn text(&self, rest: &str) -> Result<String, e2e::ApiError> {
         let label = format!("app.kubernetes.io/component={DRIVER}");
         let pods = self.api.list(POD, &label)?;
         let name = pods
             .first()
             .and_then(|it| it["metadata"]["name"].as_str())
             .unwrap_or_default();
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}:9090/proxy/metrics");
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}{rest}");
         self.api.text(&path)
     }
 }

@@ -1,14 +1,18 @@
 //! The pods of this measurement, and when each of them runs.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use connectors_api::AccessRequest;
+use connectors_api::access_request::Phase;
 use e2e::api::kinds::{ACCESS_REQUEST, CONFIG_MAP, POD, SERVICE_ACCOUNT};
 use e2e::images::Image;
 use e2e::{ApiClient, Deadline, checker, poll};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::node::Driver;
 use crate::objects;
+use crate::support::follow::{Followed, Follower};
 use crate::support::place::Place;
 
 /// How long something may take that a healthy node does soon: a call again comes after two minutes at the latest.
@@ -19,6 +23,17 @@ pub(crate) struct Pods {
     pub(crate) api: ApiClient,
     namespace: String,
     image: String,
+    follower: Follower,
+}
+
+/// The times from the approval of a pod.
+pub(crate) struct Approved {
+    /// To the grant of its request.
+    pub(crate) granted: Duration,
+    /// To the answer to the kubelet that its volume is mounted.
+    pub(crate) answered: Duration,
+    /// To the first line of its container.
+    pub(crate) ran: Duration,
 }
 
 impl Pods {
@@ -36,6 +51,7 @@ impl Pods {
             api,
             namespace: place.namespace.clone(),
             image: Image::Workload.reference(),
+            follower: Follower::of(place),
         }
     }
 
@@ -53,22 +69,36 @@ impl Pods {
         began
     }
 
-    /// Waits until the request of a pod waits for its approval.
-    pub(crate) fn wait_for_request(&self, pod: &str) {
+    /// Waits until the request of a pod waits for its approval. Gives the request.
+    pub(crate) fn wait_for_request(&self, pod: &str) -> AccessRequest {
         let uid = self.api.get(POD, pod).unwrap().expect("the pod")["metadata"]["uid"].clone();
         let label = format!(
             "connectors.cpaas.io/contextObjectUID={}",
             uid.as_str().unwrap_or_default()
         );
-        let waits = |requests: &[Value]| {
-            let mut requests = requests.iter();
-            requests.any(|it| it["status"]["phase"] == "Pending")
-        };
+        let waits = |it: &Value| it["status"]["phase"] == "Pending";
         let what = format!("a request of pod {pod} that waits");
         let chosen = (ACCESS_REQUEST, label.as_str());
-        self.api
-            .wait_for_list(&what, chosen, PATIENCE, waits)
-            .unwrap();
+        let found = self
+            .api
+            .wait_for_list(&what, chosen, PATIENCE, |it| it.iter().any(waits));
+        let waiting = found.unwrap().into_iter().find(waits);
+        serde_json::from_value(waiting.expect("a request that waits")).unwrap()
+    }
+
+    /// Gives the approval of a pod with a volume of its own, and waits until it runs.
+    pub(crate) fn approve_and_run(&self, pod: &str, driver: &Driver) -> Approved {
+        let followed = self.follower.follow(&self.wait_for_request(pod));
+        let began = Instant::now();
+        let approved = self.approve(pod);
+        let granted = granted(&followed).saturating_duration_since(began);
+        let ran = self.ran_after(approved, pod);
+        let answered = driver.published_at(pod).duration_since(approved);
+        Approved {
+            granted,
+            answered: answered.try_into().unwrap(),
+            ran,
+        }
     }
 
     /// Gives the approval of a pod. Returns when the write began.
@@ -137,4 +167,13 @@ impl Pods {
             self.api.delete(CONFIG_MAP, pod).unwrap();
         }
     }
+}
+
+/// When the grant of a request was told.
+fn granted(followed: &Followed) -> Instant {
+    let is_granted = |it: &AccessRequest| {
+        let status = it.status.as_ref();
+        status.and_then(|it| it.phase) == Some(Phase::Granted)
+    };
+    followed.until("that is granted", is_granted).at
 }

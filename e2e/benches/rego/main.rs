@@ -110,18 +110,26 @@ fn compare(
     bench.prove();
     bench.alone(table);
     // Beyond the few, calls about one namespace that need workers are refused in part.
-    let callers = if bench.goals {
-        &[FEW, MANY][..]
+    let crowds = if bench.goals {
+        &[
+            Callers::EachOwn(FEW),
+            Callers::EachOwn(MANY),
+            Callers::Sharing(MANY),
+        ][..]
     } else {
-        &[FEW]
+        &[Callers::EachOwn(FEW)]
     };
-    for callers in callers.iter().copied() {
+    for callers in crowds.iter().copied() {
         let ways = bench.one.block_on(async {
-            let ours = async || Way::Service(Program::over_socket(service));
+            let shared = Program::over_socket(service);
+            let ours = async || match callers {
+                Callers::EachOwn(_) => Way::Service(Program::over_socket(service)),
+                Callers::Sharing(_) => Way::Service(shared.clone()),
+            };
             let theirs = async || Way::Opa(opa.connect().await);
             [
-                together(callers, ours).await,
-                together(callers, theirs).await,
+                together(callers.count(), ours).await,
+                together(callers.count(), theirs).await,
             ]
         });
         bench.together(table, callers, &ways);
@@ -129,7 +137,40 @@ fn compare(
     bench.batches(table);
 }
 
-/// Several callers, each with a connection of its own.
+/// So many callers at the same time. OPA's API carries one call at a time on a connection, so that its callers have a
+/// connection each.
+#[derive(Clone, Copy)]
+enum Callers {
+    /// Each with a client of its own.
+    EachOwn(usize),
+    /// With one client, as the workers of the request-controller have.
+    Sharing(usize),
+}
+
+impl Callers {
+    const fn count(self) -> usize {
+        match self {
+            Self::EachOwn(count) | Self::Sharing(count) => count,
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Self::EachOwn(count) => format!("{count} callers"),
+            Self::Sharing(count) => format!("{count} callers of one client"),
+        }
+    }
+
+    /// What must be kept and what should be, for the calls of a second.
+    const fn goals(self) -> Option<[f64; 2]> {
+        match self {
+            Self::EachOwn(_) => None,
+            Self::Sharing(_) => Some([2.0, 4.0]),
+        }
+    }
+}
+
+/// Several callers. Those of one way are alike.
 async fn together(callers: usize, way: impl AsyncFn() -> Way) -> Vec<Arc<Mutex<Way>>> {
     let mut all = Vec::new();
     for _ in 0..callers {
@@ -252,7 +293,7 @@ impl Bench {
     fn together(
         &mut self,
         table: &mut Table,
-        callers: usize,
+        callers: Callers,
         [ours, theirs]: &[Vec<Arc<Mutex<Way>>>; 2],
     ) {
         let mut rates = [Vec::new(), Vec::new()];
@@ -267,6 +308,7 @@ impl Bench {
             }
         }
         let mut ratios: Vec<f64> = rates[0].iter().zip(&rates[1]).map(|(a, b)| a / b).collect();
+        let words = callers.words();
         for (name, mut rates) in [
             "EvaluateChecks over the Unix socket",
             "OPA over its REST API",
@@ -276,7 +318,7 @@ impl Bench {
         {
             rates.sort_unstable_by(f64::total_cmp);
             let what = format!(
-                "checks{}, {name}, {callers} callers who ask again at once",
+                "checks{}, {name}, {words} who ask again at once",
                 self.named
             );
             table.figure(&what, rates[ROUNDS / 2], "calls/s");
@@ -284,11 +326,10 @@ impl Bench {
         ratios.sort_unstable_by(f64::total_cmp);
         let (least, most) = (ratios[0], ratios[ROUNDS - 1]);
         let what = format!(
-            "calls a second{}, EvaluateChecks / OPA, {callers} callers ({least:.1} to {most:.1} in {ROUNDS} rounds)",
+            "calls a second{}, EvaluateChecks / OPA, {words} ({least:.1} to {most:.1} in {ROUNDS} rounds)",
             self.named
         );
-        let goals = (callers == MANY).then_some([2.0, 4.0]);
-        self.ratio(table, &what, ratios[ROUNDS / 2], goals);
+        self.ratio(table, &what, ratios[ROUNDS / 2], callers.goals());
     }
 
     /// Many objects of one pod: one call for all of them, and one after the other where a call has one object.

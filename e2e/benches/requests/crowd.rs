@@ -1,6 +1,7 @@
 //! The costs of many waiting requests: their approval at once, an event of one object, the memory.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::rounds::{self, Way};
+use crate::support::load::Times;
 use crate::support::place::Place;
 use crate::support::process::Running;
 
@@ -99,11 +101,39 @@ impl Crowd {
     pub(crate) fn approve(&self) -> Duration {
         let told = self.watch(Phase::Granted);
         let began = Instant::now();
-        self.of_each(|api, _, name| {
-            let fields = json!({"data": {"verdict": "approved"}});
-            api.patch(CONFIG_MAP, name, &fields).unwrap();
-        });
+        in_turns(CALLERS, self.count(), |number| self.approve_one(number));
         self.all_told(&told) - began
+    }
+
+    fn approve_one(&self, number: usize) {
+        let fields = json!({"data": {"verdict": "approved"}});
+        let (api, name) = self.request(number);
+        api.patch(CONFIG_MAP, &name, &fields).unwrap();
+    }
+
+    /// These approvals are given one after the other, each as soon as the grant before it was told. The time of each.
+    pub(crate) fn approve_in_turn(&self, numbers: Range<usize>) -> Times {
+        let told = self.watch(Phase::Granted);
+        let mut times = Times::default();
+        for number in numbers {
+            let began = Instant::now();
+            self.approve_one(number);
+            let at = self.told_of(&told, number..number + 1);
+            times.add(at.saturating_duration_since(began));
+        }
+        times
+    }
+
+    /// These approvals are given by as many callers at once. The time is from the first one to the last grant.
+    pub(crate) fn approve_together(&self, numbers: Range<usize>) -> Duration {
+        let told = self.watch(Phase::Granted);
+        let began = Instant::now();
+        let first = numbers.start;
+        in_turns(numbers.len(), numbers.len(), |number| {
+            self.approve_one(first + number);
+        });
+        self.told_of(&told, numbers)
+            .saturating_duration_since(began)
     }
 
     /// The API server for each namespace.
@@ -185,13 +215,15 @@ impl Crowd {
     /// Calls something for each request, several at a time.
     fn of_each(&self, act: impl Fn(&ApiClient, usize, &str) + Sync) {
         in_turns(CALLERS, self.count(), |number| {
-            let space = number % self.spaces.len();
-            act(
-                &self.spaces[space],
-                space,
-                &name(number / self.spaces.len()),
-            );
+            let (api, name) = self.request(number);
+            act(api, number % self.spaces.len(), &name);
         });
+    }
+
+    /// The API server for the namespace of a request, and the name of the request.
+    fn request(&self, number: usize) -> (&ApiClient, String) {
+        let spaces = self.spaces.len();
+        (&self.spaces[number % spaces], name(number / spaces))
     }
 
     /// Follows all requests from now on.
@@ -205,6 +237,22 @@ impl Crowd {
             self.runtime.spawn(follow);
         }
         told
+    }
+
+    /// Waits until these requests of the first namespace were told.
+    fn told_of(&self, told: &Receiver<Told>, numbers: Range<usize>) -> Instant {
+        let namespace = &self.names[0];
+        let mut missing: HashSet<_> = numbers
+            .map(|number| format!("{namespace}/{}", name(number)))
+            .collect();
+        loop {
+            let next = told.recv_timeout(PATIENCE);
+            let next = next.unwrap_or_else(|_| panic!("nothing is told of {missing:?}"));
+            missing.remove(&next.name);
+            if missing.is_empty() {
+                return next.at;
+            }
+        }
     }
 
     /// Waits until every request was told.

@@ -13,7 +13,6 @@
 
 mod crowd;
 mod floor;
-mod follow;
 mod many;
 mod rounds;
 #[path = "../support/mod.rs"]
@@ -24,7 +23,7 @@ use std::process::ExitCode;
 use crowd::Crowd;
 use e2e::harness::is_long_form;
 use floor::Floor;
-use rounds::{Rounds, Way};
+use rounds::{Played, Rounds, Way};
 use support::load::Times;
 use support::place::Place;
 use support::table::Table;
@@ -65,7 +64,7 @@ fn main() -> ExitCode {
     }
     let floor = Floor::of(&place);
     let mut times = Way::ALL.map(|_| Times::default());
-    let mut bare = Times::default();
+    let (mut bare, mut ended) = (Times::default(), Times::default());
     for number in 0..BEFORE + MEASURED {
         if number % 20 == 0 {
             eprintln!("round {number} of {}", BEFORE + MEASURED);
@@ -75,9 +74,10 @@ fn main() -> ExitCode {
             ways.reverse();
         }
         for way in ways {
-            let took = rounds.play(way, number);
+            let Played { granted, revoked } = rounds.play(way, number);
             if number >= BEFORE {
-                times[way as usize].add(took);
+                times[way as usize].add(granted);
+                ended.add(revoked);
             }
         }
         let took = floor.play(number);
@@ -88,11 +88,58 @@ fn main() -> ExitCode {
     by_ways(&times, &mut table);
     let [without, with] = GRANT;
     grant("", &times[Way::Proof as usize], &bare, &without, &mut table);
+    for (figure, value) in [("p50", ended.median()), ("p99", ended.p99())] {
+        let what = format!(
+            "the pod of a grant deleted → Revoked, {figure} of {}",
+            ended.count()
+        );
+        table.figure(&what, value / 1e3, "ms");
+    }
+    soon(&place, &mut table);
     crowds(&place, &floor, &mut table);
     let (times, bare) = with_bind(&rounds, &floor);
     grant(" and `bindRoles`", &times, &bare, &with, &mut table);
     floor.end();
     table.end()
+}
+
+/// Requests that are approved one after the other without a pause, and the most that each may take, in milliseconds.
+const IN_TURN: usize = 150;
+const GRANT_IN_TURN: Bound = Bound {
+    p50: [150.0, 120.0],
+    p99: [300.0, 200.0],
+};
+/// Requests that are approved at once, and how often.
+const TOGETHER: usize = 10;
+const TIMES: usize = 20;
+
+/// Approvals that follow each other without a pause, and some at a time.
+fn soon(place: &Place, table: &mut Table) {
+    eprintln!("approvals one after the other, and {TOGETHER} at once");
+    let crowd = Crowd::gather(place, "soon", 1, IN_TURN + TOGETHER * TIMES);
+    many::calm();
+    let of = format!(
+        "{} requests that wait, with a Role in advance",
+        crowd.count()
+    );
+    table.figure(&of, crowd.prepared(), "");
+    let times = crowd.approve_in_turn(0..IN_TURN);
+    let words = "approval in a ConfigMap → Granted, back to back";
+    for (figure, value, [must, aim]) in [
+        ("p50", times.median(), GRANT_IN_TURN.p50),
+        ("p99", times.p99(), GRANT_IN_TURN.p99),
+    ] {
+        let what = format!("{words}, {figure} of {IN_TURN}");
+        table.at_most(&what, value / 1e3, "ms", must, aim);
+    }
+    let mut times = Times::default();
+    for round in 0..TIMES {
+        let first = IN_TURN + round * TOGETHER;
+        times.add(crowd.approve_together(first..first + TOGETHER));
+    }
+    let what = format!("{TOGETHER} approvals at once → all Granted, p50 of {TIMES}");
+    table.figure(&what, times.median() / 1e3, "ms");
+    crowd.dissolve();
 }
 
 /// Requests that are approved at once.
@@ -176,7 +223,7 @@ fn with_bind(rounds: &Rounds, floor: &Floor) -> (Times, Times) {
             eprintln!("with bind: round {number} of {}", BEFORE + MEASURED);
         }
         let number_of_all = BEFORE + MEASURED + number;
-        let took = rounds.play(Way::Proof, number_of_all);
+        let took = rounds.play(Way::Proof, number_of_all).granted;
         let took_bare = floor.play(number_of_all);
         if number >= BEFORE {
             times.add(took);

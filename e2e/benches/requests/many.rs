@@ -143,7 +143,7 @@ fn leader(api: &ApiClient) -> u32 {
 }
 
 /// Waits until all replicas are calm, and gives the time since when they are.
-fn calm() -> Instant {
+pub(crate) fn calm() -> Instant {
     let began = Instant::now();
     let mut since = None;
     let mut moments = 0;

@@ -14,7 +14,7 @@ use e2e::pipelines::{Pipelines, RUN_LABEL, selector_of_runs};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::follow::Follower;
+use crate::support::follow::Follower;
 use crate::support::place::Place;
 
 /// How long the API server may take to fill a new namespace.
@@ -32,6 +32,14 @@ pub(crate) enum Way {
     Labels,
     /// A `ConfigMap` with the label of the run.
     ConfigMap,
+}
+
+/// The times of one request.
+pub(crate) struct Played {
+    /// From its approval to its grant.
+    pub(crate) granted: Duration,
+    /// From the deletion of its pod to the end of its grant.
+    pub(crate) revoked: Duration,
 }
 
 /// The objects that all rounds use.
@@ -123,8 +131,8 @@ impl Rounds {
             .unwrap();
     }
 
-    /// One request from its beginning to its end. The time is that from its approval to its grant.
-    pub(crate) fn play(&self, way: Way, number: usize) -> Duration {
+    /// One request from its beginning to its end.
+    pub(crate) fn play(&self, way: Way, number: usize) -> Played {
         let run = format!("{}-{number}", way.name());
         self.begin(way, &run);
         let stored = self
@@ -139,11 +147,11 @@ impl Rounds {
         followed.until_calm();
         let approved = self.approve(way, &run);
         let granted = followed.until("that is granted", |it| phase(it) == Some(Phase::Granted));
-        let took = granted.at - approved;
         expect_proof(way, &granted.request);
         followed.until_calm();
+        let ended = Instant::now();
         self.api.delete_now(POD, &pod(&run)).unwrap();
-        followed.until("whose grant is gone", |it| {
+        let revoked = followed.until("whose grant is gone", |it| {
             it.status.as_ref().is_some_and(|it| it.revoked_at.is_some())
         });
         let label = format!("{ACCESS_REQUEST_UID}={}", stored.uid().unwrap());
@@ -154,7 +162,10 @@ impl Rounds {
         self.api.delete(ACCESS_REQUEST, &run).unwrap();
         followed.until_gone();
         self.end(way, &run);
-        took
+        Played {
+            granted: granted.at - approved,
+            revoked: revoked.at - ended,
+        }
     }
 
     /// A run that waits for its approval, and its pod.

@@ -4,6 +4,7 @@
 
 pub(crate) mod connection;
 pub(crate) mod echo;
+pub(crate) mod follow;
 pub(crate) mod load;
 pub(crate) mod place;
 pub(crate) mod process;

@@ -13,6 +13,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::process::Running;
+
 /// How long the API server may take to come back.
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -33,6 +35,8 @@ pub(crate) struct Place {
     pub(crate) namespace: String,
     /// The files of this run.
     pub(crate) files: TempDir,
+    /// The process of the API server.
+    pub(crate) api_server: Running,
 }
 
 impl Place {
@@ -49,8 +53,8 @@ impl Place {
         install::api(&kubectl).unwrap();
         without_audit(&cluster, &name);
         let files = TempDir::new().unwrap();
-        let (process, port) = api_server(&cluster);
-        let network = File::open(process.join("ns/net")).unwrap();
+        let (api_server, port) = api_server(&cluster);
+        let network = File::open(format!("/proc/{}/ns/net", api_server.id())).unwrap();
         move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
         let mut config = Kubeconfig::read_from(kubectl.kubeconfig()).unwrap();
         let named = config
@@ -69,6 +73,7 @@ impl Place {
             kubeconfig,
             namespace,
             files,
+            api_server,
         }
     }
 
@@ -148,17 +153,16 @@ fn without_audit(cluster: &Cluster, name: &ClusterName) {
 }
 
 /// The process of the cluster's API server, and its port.
-fn api_server(cluster: &Cluster) -> (PathBuf, u16) {
+fn api_server(cluster: &Cluster) -> (Running, u16) {
     let log = format!("--audit-log-path={}", cluster.audit_log().display());
-    let of = |process: &Path| {
-        let line = fs::read(process.join("cmdline")).ok()?;
-        let line = String::from_utf8(line).ok()?;
+    let port = |process: &Running| {
+        let line = process.arguments()?;
         let mut words = line.split('\0');
         let is_it = line.split('\0').any(|word| word == log);
         let port = words.find_map(|word| word.strip_prefix("--secure-port="));
         port.filter(|_| is_it)?.parse().ok()
     };
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let mut found = processes.filter_map(|entry| Some((entry.path(), of(&entry.path())?)));
+    let processes = Running::all();
+    let mut found = processes.filter_map(|it| port(&it).map(|port| (it, port)));
     found.next().expect("the API server runs on this machine")
 }

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use e2e::install;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long it may take to be ready, or to end.
@@ -46,6 +47,7 @@ impl Process {
             .args(arguments)
             .arg(format!("--admin-address={admin}"))
             .arg("--log-filter=warn")
+            .envs(install::allocator_settings())
             .stdin(Stdio::null())
             // Its logs are no row of the table.
             .stdout(io::stderr())
@@ -116,18 +118,29 @@ impl Drop for Process {
 pub(crate) struct Running(u32);
 
 impl Running {
-    /// All that run the program of this name.
-    pub(crate) fn named(program: &str) -> Vec<Self> {
+    /// All processes.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let ids = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
-        ids.filter(|id: &u32| {
-            // The first argument is the program's path; a process that is gone has none.
-            let arguments = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
-            let path = arguments.split(|it| *it == 0).next().unwrap_or_default();
-            path.rsplit(|it| *it == b'/').next() == Some(program.as_bytes())
-        })
-        .map(Self)
-        .collect()
+        ids.map(Self)
+    }
+
+    /// All that run the program of this name.
+    pub(crate) fn named(program: &str) -> Vec<Self> {
+        Self::all()
+            .filter(|it| {
+                // The first argument is the program's path.
+                let arguments = it.arguments().unwrap_or_default();
+                let path = arguments.split('\0').next().unwrap_or_default();
+                path.rsplit('/').next() == Some(program)
+            })
+            .collect()
+    }
+
+    /// Its arguments, each with a zero after it. None of a process that is gone.
+    pub(crate) fn arguments(&self) -> Option<String> {
+        let line = fs::read(format!("/proc/{}/cmdline", self.0)).ok()?;
+        String::from_utf8(line).ok()
     }
 
     /// Its current and its largest resident memory, in MB.

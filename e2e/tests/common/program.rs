@@ -9,6 +9,7 @@ use std::time::Duration;
 use std::{env, thread};
 
 use e2e::harness::PATIENCE;
+use e2e::install;
 use tokio::time::{Instant, sleep};
 
 /// A running service.
@@ -21,15 +22,6 @@ pub(crate) struct Running {
 
 /// Starts a program with as many open files as a process gets by default. It may allow itself more.
 const FEW_FILES: &str = r#"ulimit -S -n 1024; exec "$0" "$@""#;
-
-/// The chart's settings of the allocators.
-fn of_allocators() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let chart = include_str!("../../../charts/connectors-approval/templates/_helpers.tpl");
-    chart.lines().filter_map(|line| {
-        let setting = line.strip_prefix("- {name: ")?.strip_suffix("\"}")?;
-        setting.split_once(", value: \"")
-    })
-}
 
 /// The resources that a process holds. They must not grow with every failure.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +55,7 @@ impl Running {
         let child = Command::new("sh")
             .args(["-c", FEW_FILES])
             .arg(program(name))
-            .envs(of_allocators())
+            .envs(install::allocator_settings())
             .arg(format!("--kubeconfig={}", dir.join("kubeconfig").display()))
             .arg(format!("--admin-address={admin}"))
             .args(arguments)

@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use evaluation_api::client::Client;
 use evaluation_api::v1::EvaluateChecksRequest;
+use tikv_jemallocator::Jemalloc;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
@@ -39,8 +40,12 @@ use fake_api::FakeApi;
 use worked::{CLIENT, SERVICE, worked};
 use world::World;
 
-/// Callers, and objects of each call.
-const KINDS: [(usize, usize); 3] = [(1, 1), (36, 1), (1, 64)];
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
+
+/// Callers, the clients that they share, and objects of each call.
+const KINDS: [(usize, usize, usize); 4] = [(1, 1, 1), (36, 36, 1), (36, 1, 1), (1, 1, 64)];
 const ROUNDS: usize = 5;
 /// Objects of a round.
 const OF_ROUND: usize = 12_800;
@@ -78,10 +83,11 @@ fn measure() {
     // Of all kinds, or of those that the arguments name by their number, for a profiler.
     let wanted: Vec<usize> = env::args().filter_map(|it| it.parse().ok()).collect();
     let is_wanted = |at: &usize| wanted.is_empty() || wanted.contains(at);
-    for (callers, objects) in (0..KINDS.len()).filter(is_wanted).map(|at| KINDS[at]) {
+    for (callers, shared, objects) in (0..KINDS.len()).filter(is_wanted).map(|at| KINDS[at]) {
         let ways: Vec<_> = clients.block_on(async {
             let client = || Client::over_socket(world.socket.clone());
-            (0..callers).map(|_| client()).collect()
+            let clients: Vec<_> = (0..shared).map(|_| client()).collect();
+            clients.iter().cloned().cycle().take(callers).collect()
         });
         for _ in 0..ROUNDS {
             let mut took = Duration::ZERO;
@@ -101,7 +107,7 @@ fn measure() {
             let of_check = |time: Duration| time.as_secs_f64() * 1e6 / OF_ROUND as f64;
             let [service, client] = work.map(of_check);
             println!(
-                "{callers} callers, {objects} objects: service {service:.1} µs, client {client:.1} µs of a check; \
+                "{callers} callers of {shared} clients, {objects} objects: service {service:.1} µs, client {client:.1} µs of a check; \
                  by the clock {:.1} µs",
                 of_check(took),
             );

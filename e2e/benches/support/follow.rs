@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use crate::support::place::Place;
+use super::place::Place;
 
 /// How long something may take that is not measured. The services may have lost their API server a moment ago.
 const PATIENCE: Duration = Duration::from_mins(3);
