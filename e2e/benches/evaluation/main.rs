@@ -287,7 +287,7 @@ impl Bench {
         };
         let callers = ways.each_ref().map(|(_, askers)| callers(askers));
         let most = self.one.block_on(load::closed_loop(&callers[2], LOAD));
-        let rate = (most * SHARE).floor();
+        let rate = (most.rate() * SHARE).floor();
         let mut all = [(); WAYS].map(|()| Times::default());
         let mut ratios = [Vec::new(), Vec::new()];
         for round in 0..LOADS {
@@ -334,10 +334,10 @@ impl Bench {
                     _ => service.process.worked(),
                 };
                 let before = worked();
-                let rate = self.one.block_on(load::closed_loop(&callers, LOAD));
-                let worked = worked().saturating_sub(before).as_secs_f64();
-                let of_answer = worked * 1e6 / (rate * LOAD.as_secs_f64());
-                for (values, value) in all[way].iter_mut().zip([rate, of_answer]) {
+                let answers = self.one.block_on(load::closed_loop(&callers, LOAD));
+                let worked = answers.share_of(worked().saturating_sub(before));
+                let of_answer = worked.as_secs_f64() * 1e6;
+                for (values, value) in all[way].iter_mut().zip([answers.rate(), of_answer]) {
                     values.push(value);
                 }
             }

@@ -99,14 +99,17 @@ impl Driver {
     }
 
     /// When the driver answered that the volume of a pod is mounted, by its log.
-    pub(crate) fn published_at(&self, pod: &str) -> Timestamp {
+    pub(crate) fn published_at(&self, namespace: &str, pod: &str) -> Timestamp {
+        let is_it = |line: &Value| {
+            line["message"] == "published" && line["namespace"] == namespace && line["pod"] == pod
+        };
         let look = || {
             let log = self.text("/log?tailLines=200");
             let log = log.map_err(|error| error.to_string())?;
             let lines = log
                 .lines()
                 .filter_map(|it| serde_json::from_str::<Value>(it).ok());
-            let mut published = lines.filter(|it| it["message"] == "published" && it["pod"] == pod);
+            let mut published = lines.filter(is_it);
             let line = published.next().ok_or_else(|| log.clone())?;
             let at = line["timestamp"].as_str().unwrap_or_default();
             at.parse().map_err(|_| line.to_string())

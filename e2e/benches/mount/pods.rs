@@ -88,12 +88,14 @@ impl Pods {
 
     /// Gives the approval of a pod with a volume of its own, and waits until it runs.
     pub(crate) fn approve_and_run(&self, pod: &str, driver: &Driver) -> Approved {
-        let followed = self.follower.follow(&self.wait_for_request(pod));
+        let followed = self.follower.follow_from_now(&self.wait_for_request(pod));
         let began = Instant::now();
         let approved = self.approve(pod);
         let granted = granted(&followed).saturating_duration_since(began);
         let ran = self.ran_after(approved, pod);
-        let answered = driver.published_at(pod).duration_since(approved);
+        let answered = driver
+            .published_at(&self.namespace, pod)
+            .duration_since(approved);
         Approved {
             granted,
             answered: answered.try_into().unwrap(),

@@ -118,11 +118,8 @@ fn soon(place: &Place, table: &mut Table) {
     eprintln!("approvals one after the other, and {TOGETHER} at once");
     let crowd = Crowd::gather(place, "soon", 1, IN_TURN + TOGETHER * TIMES);
     many::calm();
-    let of = format!(
-        "{} requests that wait, with a Role in advance",
-        crowd.count()
-    );
-    table.figure(&of, crowd.prepared(), "");
+    let what = format!("Roles in advance of {} requests that wait", crowd.count());
+    table.figure(&what, crowd.prepared(), "");
     let times = crowd.approve_in_turn(0..IN_TURN);
     let words = "approval in a ConfigMap → Granted, back to back";
     for (figure, value, [must, aim]) in [

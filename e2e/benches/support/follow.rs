@@ -52,10 +52,18 @@ impl Follower {
         }
     }
 
-    /// Follows a request from the version on that was stored.
+    /// Follows a request from the version on that was stored a moment ago.
     pub(crate) fn follow(&self, stored: &AccessRequest) -> Followed {
+        self.follow_from(stored, stored.resource_version().unwrap())
+    }
+
+    /// Follows a request from its present state on. The API server may not know the version any more that was stored.
+    pub(crate) fn follow_from_now(&self, stored: &AccessRequest) -> Followed {
+        self.follow_from(stored, "0".to_owned())
+    }
+
+    fn follow_from(&self, stored: &AccessRequest, version: String) -> Followed {
         let requests = Api::<AccessRequest>::namespaced(self.client.clone(), &self.namespace);
-        let version = stored.resource_version().unwrap();
         let only = format!("metadata.name={}", stored.name_any());
         let only = WatchParams::default().fields(&only);
         let (sender, told) = channel();

@@ -104,10 +104,31 @@ pub(crate) async fn open_loop(callers: &[impl Caller], rate: f64, length: Durati
     all
 }
 
-/// The answers a second that callers get when they ask the next question at once.
-pub(crate) async fn closed_loop(callers: &[impl Caller], length: Duration) -> f64 {
+/// The answers that callers got.
+#[derive(Clone, Copy)]
+pub(crate) struct Answers {
+    count: u32,
+    /// Until the last of them.
+    took: Duration,
+}
+
+impl Answers {
+    /// The answers of a second.
+    pub(crate) fn rate(self) -> f64 {
+        f64::from(self.count) / self.took.as_secs_f64()
+    }
+
+    /// The part of some work that was for each of them.
+    pub(crate) fn share_of(self, work: Duration) -> Duration {
+        work / self.count
+    }
+}
+
+/// The answers that callers get when they ask the next question at once, for so long.
+pub(crate) async fn closed_loop(callers: &[impl Caller], length: Duration) -> Answers {
     let mut running = JoinSet::new();
-    let end = Instant::now() + length;
+    let began = Instant::now();
+    let end = began + length;
     for (number, caller) in callers.iter().cloned().enumerate() {
         running.spawn(async move {
             let mut answers = 0_u32;
@@ -121,9 +142,12 @@ pub(crate) async fn closed_loop(callers: &[impl Caller], length: Duration) -> f6
             answers
         });
     }
-    let mut answers = 0;
+    let mut count = 0;
     while let Some(more) = running.join_next().await {
-        answers += more.unwrap();
+        count += more.unwrap();
     }
-    f64::from(answers) / length.as_secs_f64()
+    Answers {
+        count,
+        took: began.elapsed(),
+    }
 }
