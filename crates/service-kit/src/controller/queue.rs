@@ -10,6 +10,7 @@
 mod state;
 #[cfg(test)]
 pub(super) mod tests;
+mod timers;
 
 use std::{
     fmt,
@@ -259,7 +260,7 @@ impl<J: Clone + Eq + Hash> Queue<J> {
 
     /// Puts the jobs whose time has come in line.
     fn wake_due(&self) {
-        let due = self.state().due();
+        let due = self.state().timers.due();
         for (job, urgency) in due {
             self.wake(job, urgency);
         }
@@ -272,7 +273,7 @@ impl<J: Clone + Eq + Hash> Queue<J> {
         // It is never closed.
         let _place = self.timekeepers[kind].acquire().await;
         loop {
-            let due = self.state().next_due();
+            let due = self.state().timers.next_due();
             let over = async {
                 match due {
                     Some(due) => sleep_until(due).await,
@@ -291,9 +292,9 @@ impl<J: Clone + Eq + Hash> Queue<J> {
     fn change<A>(&self, act: impl FnOnce(&mut QueueState<J>) -> A) -> A {
         let (done, is_due_anew) = {
             let mut state = self.state();
-            let due = state.next_due();
+            let due = state.timers.next_due();
             let done = act(&mut state);
-            (done, state.next_due() != due)
+            (done, state.timers.next_due() != due)
         };
         if is_due_anew {
             self.due.iter().for_each(Notify::notify_one);

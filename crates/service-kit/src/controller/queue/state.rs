@@ -1,15 +1,11 @@
 //! The state of the jobs of a queue: in line, running, or waiting for their time. One lock protects all of
 //! it, and no code here waits.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    hash::Hash,
-    time::Duration,
-};
+use std::{collections::HashMap, hash::Hash, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Looked, Pauses, Shares, Taken, Tenants, Urgency};
+use super::{Looked, Pauses, Shares, Taken, Tenants, Urgency, timers::Timers};
 use crate::{
     fair::{FairLine, TenantShares},
     retry::Backoff,
@@ -25,57 +21,6 @@ pub(super) const CALM: Duration = Duration::from_mins(1);
 /// With so many jobs that were changed lately, those that are calm again are forgotten.
 pub(super) const REMEMBERED: usize = 4096;
 
-/// When a job is due, in nanoseconds of the queue's clock, and a number that makes each timer unique.
-type Timer = (u64, u64);
-
-/// The timers of a job. An urgent job must not wait for a free worker of the other line, so that it may have one of each
-/// urgency. Nearly always it has one, and there are as many as there are jobs that wait.
-pub(super) enum JobTimers {
-    One(Urgency, Timer),
-    /// By urgency.
-    Both(Box<[Timer; 2]>),
-}
-
-impl JobTimers {
-    fn get(&self, urgency: Urgency) -> Option<Timer> {
-        match self {
-            Self::One(of, timer) => (*of == urgency).then_some(*timer),
-            Self::Both(timers) => Some(timers[urgency as usize]),
-        }
-    }
-
-    /// The same with another timer of this urgency.
-    fn with(self, urgency: Urgency, timer: Timer) -> Self {
-        match self {
-            Self::One(of, other) if of != urgency => {
-                let mut both = [timer; 2];
-                both[of as usize] = other;
-                Self::Both(Box::new(both))
-            }
-            Self::One(..) => Self::One(urgency, timer),
-            Self::Both(mut timers) => {
-                timers[urgency as usize] = timer;
-                Self::Both(timers)
-            }
-        }
-    }
-
-    /// The same without the timer of this urgency. None if no other is left.
-    fn without(self, urgency: Urgency) -> Option<Self> {
-        match self {
-            Self::One(of, timer) => (of != urgency).then_some(Self::One(of, timer)),
-            Self::Both(timers) => {
-                let other = Urgency::ALL.into_iter().find(|it| *it != urgency)?;
-                Some(Self::One(other, timers[other as usize]))
-            }
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = Timer> {
-        Urgency::ALL.into_iter().filter_map(|it| self.get(it))
-    }
-}
-
 /// The data behind the lock of a queue.
 pub(super) struct QueueState<J> {
     /// Whether jobs are taken at all.
@@ -90,13 +35,9 @@ pub(super) struct QueueState<J> {
     /// The jobs in line, and since when.
     waiting: HashMap<J, (Urgency, Instant)>,
     running: HashMap<J, RunningJob>,
-    pub(super) timers: BTreeMap<Timer, (J, Urgency)>,
-    pub(super) timer_of: HashMap<J, JobTimers>,
-    /// When the clock of the timers was zero.
-    began: Instant,
+    pub(super) timers: Timers<J>,
     failures: HashMap<J, FailedJob>,
     pub(super) changes: HashMap<J, ChangeCounts>,
-    next: u64,
 }
 
 /// A job that a worker looks at.
@@ -151,12 +92,9 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
             askers: most.map(TenantShares::of),
             waiting: HashMap::new(),
             running: HashMap::new(),
-            timers: BTreeMap::new(),
-            timer_of: HashMap::new(),
-            began: Instant::now(),
+            timers: Timers::new(),
             failures: HashMap::new(),
             changes: HashMap::new(),
-            next: 0,
         }
     }
 
@@ -176,7 +114,6 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
         self.lines = [FairLine::default(), FairLine::default()];
         self.waiting.clear();
         self.timers.clear();
-        self.timer_of.clear();
         self.failures.clear();
         self.changes.clear();
         for running in self.running.values_mut() {
@@ -197,7 +134,7 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
     pub(super) fn depth(&self) -> usize {
         let is_new =
             |job: &&J| !self.waiting.contains_key(*job) && !self.running.contains_key(*job);
-        self.waiting.len() + self.running.len() + self.timer_of.keys().filter(is_new).count()
+        self.waiting.len() + self.running.len() + self.timers.jobs().filter(is_new).count()
     }
 
     /// Since when the job is in line that has been there for longest.
@@ -210,18 +147,6 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
     /// Whether jobs that workers may take are in line, by urgency. Shares may keep them there.
     pub(super) fn waits(&self) -> [bool; 2] {
         Urgency::ALL.map(|it| self.open[it as usize] && !self.lines[it as usize].is_empty())
-    }
-
-    /// When the next timer ends.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        let (due, _) = self.timers.keys().next()?;
-        Some(self.began + Duration::from_nanos(*due))
-    }
-
-    /// A time of the timers' clock, which goes on for five hundred years.
-    fn on_clock(&self, at: Instant) -> u64 {
-        let since = at.saturating_duration_since(self.began).as_nanos();
-        u64::try_from(since).unwrap_or(u64::MAX)
     }
 
     pub(super) fn changed(&mut self, job: &J) {
@@ -245,23 +170,6 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
         changes.last = now;
     }
 
-    /// Takes out the jobs whose time has come.
-    pub(super) fn due(&mut self) -> Vec<(J, Urgency)> {
-        let now = self.on_clock(Instant::now());
-        let mut due = Vec::new();
-        while let Some(entry) = self.timers.first_entry()
-            && entry.key().0 <= now
-        {
-            let (job, urgency) = entry.remove();
-            let timers = self.timer_of.remove(&job);
-            if let Some(other) = timers.and_then(|it| it.without(urgency)) {
-                self.timer_of.insert(job.clone(), other);
-            }
-            due.push((job, urgency));
-        }
-        due
-    }
-
     pub(super) fn census(&self) -> Vec<usize> {
         let QueueState {
             listens: _,
@@ -273,20 +181,18 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
             waiting,
             running,
             timers,
-            timer_of,
-            began: _,
             failures,
             changes,
-            next: _,
         } = self;
         let shares = owners.iter().chain(askers).map(TenantShares::tenants);
+        let [timers, jobs_with_timers] = timers.sizes();
         vec![
             lines.iter().filter(|it| !it.is_empty()).count(),
             shares.sum(),
             waiting.len(),
             running.len(),
-            timers.len(),
-            timer_of.len(),
+            timers,
+            jobs_with_timers,
             failures.len(),
             changes.len(),
         ]
@@ -355,7 +261,7 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
             };
             self.waiting.remove(&job);
             self.waiting.give_back_room();
-            self.drop_timers(&job);
+            self.timers.drop_of(&job);
             self.owners[share].take(tenants.owner.clone());
             self.askers[share].take(tenants.asker.clone());
             let running = RunningJob {
@@ -420,53 +326,18 @@ impl<J: Clone + Eq + Hash> QueueState<J> {
         }
     }
 
-    /// The soonest of several times counts, and a job that becomes urgent keeps its sooner time. A normal time replaces
-    /// no urgent one: it may be sooner, and its line may be longer.
     pub(super) fn set_timer(&mut self, job: J, urgency: Urgency, at: Instant) {
-        if !self.listens {
-            return;
+        if self.listens {
+            self.timers.set(job, urgency, at);
         }
-        let at = self.on_clock(at);
-        let timers = self.timer_of.get(&job);
-        let timer = |urgency: Urgency| timers.and_then(|it| it.get(urgency));
-        let sooner = |urgency: Urgency| timer(urgency).filter(|(sooner, _)| *sooner <= at);
-        if sooner(Urgency::Urgent).or(sooner(urgency)).is_some() {
-            return;
-        }
-        let at = sooner(Urgency::Normal).map_or(at, |(sooner, _)| sooner);
-        let later = timer(urgency);
-        match urgency {
-            Urgency::Urgent => self.drop_timers(&job),
-            Urgency::Normal => {
-                if let Some(later) = later {
-                    self.timers.remove(&later);
-                }
-            }
-        }
-        self.next += 1;
-        let timer = (at, self.next);
-        let timers = match self.timer_of.remove(&job) {
-            Some(timers) => timers.with(urgency, timer),
-            None => JobTimers::One(urgency, timer),
-        };
-        self.timer_of.insert(job.clone(), timers);
-        self.timers.insert(timer, (job, urgency));
     }
 
     pub(super) fn forget(&mut self, job: &J) {
         if !self.running.contains_key(job) && !self.waiting.contains_key(job) {
-            self.drop_timers(job);
+            self.timers.drop_of(job);
             self.failures.remove(job);
             self.changes.remove(job);
             self.failures.give_back_room();
         }
-    }
-
-    fn drop_timers(&mut self, job: &J) {
-        let timers = self.timer_of.remove(job);
-        for timer in timers.iter().flat_map(JobTimers::all) {
-            self.timers.remove(&timer);
-        }
-        self.timer_of.give_back_room();
     }
 }
