@@ -322,7 +322,7 @@ impl Bench {
         }
     }
 
-    /// Many callers who ask again at once: the answers of a second, and the processor time of the server for each of them.
+    /// Many callers ask again at once. Measures the answers of a second, and the server's processor time for each of them.
     fn saturated(&mut self, service: &Running, ways: &Ways, grants: usize, bound: &Bound) {
         let mut all = [(); WAYS].map(|()| [Vec::new(), Vec::new()]);
         for round in 0..LOADS {

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use connectors_api::AccessRequest;
-use connectors_api::access_request::Phase;
 use e2e::api::kinds::{ACCESS_REQUEST, CONFIG_MAP, POD, SERVICE_ACCOUNT};
 use e2e::images::Image;
 use e2e::{ApiClient, Deadline, checker, poll};
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::node::Driver;
 use crate::objects;
-use crate::support::follow::{Followed, Follower};
+use crate::support::follow::Follower;
 use crate::support::place::Place;
 
 /// How long something may take that a healthy node does soon: a call again comes after two minutes at the latest.
@@ -91,7 +90,7 @@ impl Pods {
         let followed = self.follower.follow_from_now(&self.wait_for_request(pod));
         let began = Instant::now();
         let approved = self.approve(pod);
-        let granted = granted(&followed).saturating_duration_since(began);
+        let granted = followed.until_granted().at.saturating_duration_since(began);
         let ran = self.ran_after(approved, pod);
         let answered = driver
             .published_at(&self.namespace, pod)
@@ -169,13 +168,4 @@ impl Pods {
             self.api.delete(CONFIG_MAP, pod).unwrap();
         }
     }
-}
-
-/// When the grant of a request was told.
-fn granted(followed: &Followed) -> Instant {
-    let is_granted = |it: &AccessRequest| {
-        let status = it.status.as_ref();
-        status.and_then(|it| it.phase) == Some(Phase::Granted)
-    };
-    followed.until("that is granted", is_granted).at
 }

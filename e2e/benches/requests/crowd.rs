@@ -101,12 +101,15 @@ impl Crowd {
     pub(crate) fn approve(&self) -> Duration {
         let told = self.watch(Phase::Granted);
         let began = Instant::now();
-        in_turns(CALLERS, self.count(), |number| self.approve_one(number));
+        in_turns(CALLERS, self.count(), |number| {
+            self.decide(number, "approved");
+        });
         self.all_told(&told) - began
     }
 
-    fn approve_one(&self, number: usize) {
-        let fields = json!({"data": {"verdict": "approved"}});
+    /// Writes the verdict on a request.
+    fn decide(&self, number: usize, verdict: &str) {
+        let fields = json!({"data": {"verdict": verdict}});
         let (api, name) = self.request(number);
         api.patch(CONFIG_MAP, &name, &fields).unwrap();
     }
@@ -117,7 +120,7 @@ impl Crowd {
         let mut times = Times::default();
         for number in numbers {
             let began = Instant::now();
-            self.approve_one(number);
+            self.decide(number, "approved");
             let at = self.told_of(&told, number..number + 1);
             times.add(at.saturating_duration_since(began));
         }
@@ -130,7 +133,7 @@ impl Crowd {
         let began = Instant::now();
         let first = numbers.start;
         in_turns(numbers.len(), numbers.len(), |number| {
-            self.approve_one(first + number);
+            self.decide(first + number, "approved");
         });
         self.told_of(&told, numbers)
             .saturating_duration_since(began)
@@ -145,9 +148,8 @@ impl Crowd {
     pub(crate) fn withdraw(&self) -> Duration {
         let told = self.watch(Phase::Revoked);
         let began = Instant::now();
-        self.of_each(|api, _, name| {
-            let fields = json!({"data": {"verdict": "expired"}});
-            api.patch(CONFIG_MAP, name, &fields).unwrap();
+        in_turns(CALLERS, self.count(), |number| {
+            self.decide(number, "expired");
         });
         self.all_told(&told) - began
     }

@@ -146,7 +146,7 @@ impl Rounds {
         });
         followed.until_calm();
         let approved = self.approve(way, &run);
-        let granted = followed.until("that is granted", |it| phase(it) == Some(Phase::Granted));
+        let granted = followed.until_granted();
         expect_proof(way, &granted.request);
         followed.until_calm();
         let ended = Instant::now();

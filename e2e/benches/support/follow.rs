@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use connectors_api::AccessRequest;
+use connectors_api::access_request::Phase;
 use futures::TryStreamExt;
 use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt};
@@ -96,6 +97,13 @@ impl Followed {
     /// Waits until the request is as it is to be.
     pub(crate) fn until(&self, what: &str, accepts: impl Fn(&AccessRequest) -> bool) -> Told {
         self.await_told(what, |told| !told.is_gone && accepts(&told.request))
+    }
+
+    /// Waits until the request has its grant.
+    pub(crate) fn until_granted(&self) -> Told {
+        self.until("that is granted", |it| {
+            it.status.as_ref().and_then(|it| it.phase) == Some(Phase::Granted)
+        })
     }
 
     pub(crate) fn until_gone(&self) {
