@@ -12,10 +12,12 @@ mod kind_objects;
 mod kinds;
 mod links;
 mod policies;
+mod request_cached;
 mod request_room;
 mod requests;
 mod sought;
 mod standing;
+mod waiting_lines;
 
 #[cfg(test)]
 mod tests;
@@ -44,12 +46,13 @@ use crate::{
 
 pub use gated::{GatePlace, GatedPods};
 pub use grants::{GrantCache, KeptGrant};
-pub use kept_request::{KeptRequest, RequestHead};
+pub use kept_request::{KeptRequest, RequestHead, holds, pod_of};
 pub use kind_objects::KindObject;
 pub use kinds::{Keeps, KindCache, KindState};
 pub use links::{Link, Links};
 pub use policies::{PolicyCache, PolicyCached};
-pub use requests::{Counts, RequestCache, RequestCached, holds, pod_of};
+pub use request_cached::RequestCached;
+pub use requests::{Counts, RequestCache};
 pub use sought::{MOST_SOUGHT, Sought, SoughtObjects};
 pub use standing::StandingHeard;
 

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use connectors_api::{
     AccessRequest, AccessRequestCondition, Permission,
-    access_request::Phase,
+    access_request::{GrantState, Phase},
     request_order::{Rank, RequestTuple},
 };
 use jiff::Timestamp;
 
-use super::requests::{holds, pod_of};
 use crate::{api::Name, grant::is_terminal, interner::Interner, packed_text::PackedText};
 
 /// The fields of a request that are read without the rest.
@@ -100,6 +99,24 @@ impl RequestHead {
         !self.phase.is_some_and(is_terminal)
     }
 
+    /// True when the request waits for its first grant.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.is_open() && self.phase != Some(Phase::Granted)
+    }
+
+    /// True when the end of an object may end a grant of the request.
+    #[must_use]
+    pub fn is_resting(&self) -> bool {
+        self.is_open() && self.holds
+    }
+
+    /// True when the request has a grant, and another policy is undecided.
+    #[must_use]
+    pub fn awaits_more(&self) -> bool {
+        self.is_resting() && self.has_open_policies
+    }
+
     /// Its rank among the requests of its tuple.
     #[must_use]
     pub fn rank(&self) -> Rank<'_> {
@@ -181,4 +198,24 @@ fn text(request: &AccessRequest) -> String {
     let mut request = request.clone();
     request.metadata.managed_fields = None;
     serde_json::to_string(&request).unwrap_or_default()
+}
+
+/// The pod of a request.
+#[must_use]
+pub fn pod_of(request: &AccessRequest) -> Name {
+    let pod = &request.spec.context.object_ref;
+    Name::new(&pod.namespace, &pod.name)
+}
+
+/// True when a grant may be in force for a request, which includes an unfinished revocation.
+#[must_use]
+pub fn holds(request: &AccessRequest) -> bool {
+    let Some(status) = &request.status else {
+        return false;
+    };
+    let active = status.policies.iter().any(|entry| {
+        let grant = entry.grant.as_ref();
+        grant.is_some_and(|grant| grant.state != GrantState::Ended)
+    });
+    active || status.phase == Some(Phase::Revoked) && status.revoked_at.is_none()
 }

@@ -1,45 +1,25 @@
 //! The requests, with indexes by every object that can affect their outcome.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
 use connectors_api::{
-    AccessRequest, AccessRequestSpec,
-    access_policy::ObjectKind,
-    access_request::{GrantState, Phase},
+    AccessRequest, AccessRequestSpec, access_policy::ObjectKind, access_request::Phase,
     request_order::RequestTuple,
 };
 use jiff::Timestamp;
 use service_kit::{controller::queue::Urgency, watches::Unreadable};
 
 use super::{
-    GrantCache, Job, Keeps, KeptRequest, Link, PodCached, RequestHead, Wakes,
+    GrantCache, Job, Keeps, KeptRequest, Link, PodCached, RequestCached, RequestHead, Wakes,
     index::{Index, IndexValues, add, known_key, own_key, take},
+    request_cached::{EvidenceKinds, evidence},
     request_room::{self, RequestRoom},
+    waiting_lines::{NamespacePair, WaitingLines, line_of},
 };
 use crate::{api::Name, interner::Interner};
-
-/// The kinds of the objects in the evidence of a request. Most requests have the same ones.
-type EvidenceKinds = BTreeMap<ObjectKind, Keeps>;
-
-/// A request as the cache keeps it.
-#[derive(Clone, Debug)]
-pub struct RequestCached {
-    /// Its UID.
-    pub uid: Option<Arc<str>>,
-    /// The request, or the reason why it is unreadable.
-    pub request: Result<KeptRequest, Box<Unreadable>>,
-    /// The request is too long to be cached with its evidence: reconciliations read it live.
-    pub lacks_evidence: bool,
-    /// The kinds of the objects in its evidence.
-    pub kinds: Arc<EvidenceKinds>,
-    /// The room for long requests that it takes.
-    room: usize,
-    /// The objects that its grants rest on, as far as they are cached.
-    evidence: Box<[Arc<Link>]>,
-}
 
 /// The numbers of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,20 +52,13 @@ pub struct RequestCache {
     awaiting_more: Index<String, Name>,
     /// True while the list of all requests is being received, in the order of their names.
     listed: bool,
-    /// Waiting requests by the namespaces of their connector and their pod, the oldest first.
-    waiting: Index<(String, String), RequestPlace>,
-    /// Waiting requests beyond the limit of their line, which no other event wakes, by the same namespaces.
-    beyond: Index<(String, String), RequestPlace>,
-    /// The number of readable requests without access, by the same namespaces. Decided ones stay for hours or days.
-    ungranted: BTreeMap<(String, String), usize>,
+    lines: WaitingLines,
     /// The kinds in the evidence of requests, each set once.
     kinds: Interner<EvidenceKinds>,
     /// The shapes of the texts of requests, each once.
     shapes: Interner<str>,
     room: RequestRoom,
 }
-
-type RequestPlace = (Option<Timestamp>, Option<Arc<str>>, Name);
 
 impl RequestCache {
     /// True when a request may be missing that is older than a cached one.
@@ -127,28 +100,27 @@ impl RequestCache {
             by_pod_uid,
             by_connector,
             listed: _,
-            waiting,
-            ungranted,
+            lines,
             by_evidence,
             without_evidence,
             awaiting_more,
-            beyond,
             kinds,
             shapes,
             room,
         } = self;
+        let [waiting, beyond, ungranted] = lines.census();
         vec![
             all.len(),
             by_uid.len(),
             by_pod.len(),
             by_pod_uid.len(),
             by_connector.len(),
-            waiting.len(),
-            ungranted.len(),
+            waiting,
+            beyond,
+            ungranted,
             by_evidence.len(),
             without_evidence.len(),
             awaiting_more.len(),
-            beyond.len(),
             kinds.len(),
             shapes.len(),
             usize::from(!room.is_empty()),
@@ -251,13 +223,13 @@ impl RequestCache {
     #[must_use]
     pub fn is_full(&self, namespace: &str, pods: &str, most: usize) -> bool {
         let line = (namespace.to_owned(), pods.to_owned());
-        self.ungranted.get(&line).copied().unwrap_or_default() >= most
+        self.lines.is_full(&line, most)
     }
 
     /// True when a grant may be in force for a request.
     #[must_use]
     pub fn holds(&self, name: &Name) -> bool {
-        self.all.get(name).is_some_and(|it| may_hold(it))
+        self.all.get(name).is_some_and(|it| it.may_hold())
     }
 
     /// A request that waits and holds nothing, unless a part of it is not cached.
@@ -266,19 +238,19 @@ impl RequestCache {
         let cached = self.all.get(name)?;
         let is_whole = !cached.lacks_evidence;
         let request = cached.request.as_ref().ok()?;
-        (is_whole && is_open(cached) && !may_hold(cached)).then_some(request)
+        (is_whole && cached.is_open() && !cached.may_hold()).then_some(request)
     }
 
     /// True when a request is not final.
     #[must_use]
     pub fn is_open(&self, name: &Name) -> bool {
-        self.all.get(name).is_some_and(|it| is_open(it))
+        self.all.get(name).is_some_and(|it| it.is_open())
     }
 
     /// True when a request is waiting.
     #[must_use]
     pub fn is_waiting(&self, name: &Name) -> bool {
-        self.head(name).is_some_and(is_waiting)
+        self.head(name).is_some_and(RequestHead::is_waiting)
     }
 
     /// Granted requests for pods of this namespace of which another policy is undecided.
@@ -319,30 +291,18 @@ impl RequestCache {
     /// waited longer. Requests elsewhere do not count, and are not known here.
     #[must_use]
     pub fn is_behind(&self, name: &Name, most: usize) -> bool {
-        let Some((name, head)) = self.named(name) else {
-            return false;
-        };
-        let waiting = self.waiting.get(&line_of(name, head));
-        let Some(waiting) = waiting.filter(|it| it.len() >= most) else {
-            // Most lines are short, and are not counted.
-            return most == 0;
-        };
-        let own = place(name, head);
-        let before = waiting.iter().take_while(|it| **it < own);
-        before.take(most).count() >= most
+        let named = self.named(name);
+        named.is_some_and(|(name, head)| self.lines.is_behind(name, head, most))
     }
 
     /// A reconciliation found a request beyond the limit of its line, or within it. One beyond it is woken when the line
     /// becomes shorter.
     pub fn waits_for_place(&mut self, name: &Name, is_beyond: bool) {
-        let waiting = self.named(name).filter(|(_, head)| is_waiting(head));
-        if let Some((name, head)) = waiting {
-            let (line, place) = (line_of(name, head), place(name, head));
-            if is_beyond {
-                add(&mut self.beyond, line, place);
-            } else {
-                take(&mut self.beyond, &line, &place);
-            }
+        // Not by `named`, which borrows the whole cache.
+        let known = self.all.get_key_value(name);
+        let named = known.and_then(|(name, it)| Some((name, it.head()?)));
+        if let Some((name, head)) = named.filter(|(_, head)| head.is_waiting()) {
+            self.lines.set_beyond(name, head, is_beyond);
         }
     }
 
@@ -353,22 +313,20 @@ impl RequestCache {
     }
 
     /// The line in which a request waits.
-    pub(super) fn waiting_line(&self, name: &Name) -> Option<(String, String)> {
-        let head = self.head(name).filter(|it| is_waiting(it))?;
+    pub(super) fn waiting_line(&self, name: &Name) -> Option<NamespacePair> {
+        let head = self.head(name).filter(|it| it.is_waiting())?;
         Some(line_of(name, head))
     }
 
     /// The first request of a line that waits for its place.
-    pub(super) fn next_in_line(&self, line: &(String, String)) -> Option<&Name> {
-        let (.., name) = self.beyond.get(line)?.first()?;
-        Some(name)
+    pub(super) fn next_in_line(&self, line: &NamespacePair) -> Option<&Name> {
+        self.lines.next_beyond(line)
     }
 
     /// The waiting requests, except those behind `most` others.
     #[must_use]
     pub fn first_in_line(&self, most: usize) -> Vec<(Name, RequestHead)> {
-        let lines = self.waiting.values();
-        let names = lines.flat_map(|line| line.iter().take(most).map(|(.., name)| name));
+        let names = self.lines.first(most);
         let heads = names.filter_map(|name| Some((name.clone(), self.head(name)?.clone())));
         heads.collect()
     }
@@ -376,14 +334,12 @@ impl RequestCache {
     /// The numbers of requests in these namespaces.
     pub fn counts(&self, counts: impl Fn(&str) -> bool) -> Counts {
         let all = self.all.iter().filter(|(name, _)| counts(&name.namespace));
-        let heads = || all.clone().filter_map(|(_, it)| head(it));
+        let heads = || all.clone().filter_map(|(_, it)| it.head());
         let is_granted = |it: &&RequestHead| it.phase == Some(Phase::Granted);
         // Over, and its grant may be in force.
         let revoking = || heads().filter(|it| !it.is_open() && it.holds);
-        let lines = self.waiting.iter();
-        let waiting = lines.filter(|((namespace, _), _)| counts(namespace));
         Counts {
-            pending: waiting.map(|(_, line)| line.len()).sum(),
+            pending: self.lines.count(&counts),
             granted: heads().filter(is_granted).count(),
             revoking: revoking().count(),
             revoking_since: revoking().filter_map(|it| it.over_since).min(),
@@ -392,7 +348,7 @@ impl RequestCache {
 
     /// The kinds of the objects in the evidence of requests that may have a grant.
     pub(super) fn held_kinds(&self) -> impl Iterator<Item = (&ObjectKind, Keeps)> {
-        let held = self.all.values().filter(|it| may_hold(it));
+        let held = self.all.values().filter(|it| it.may_hold());
         let sets: BTreeSet<&EvidenceKinds> = held.map(|it| it.kinds.as_ref()).collect();
         let kinds = sets.into_iter().flatten();
         kinds.map(|(kind, keeps)| (kind, *keeps))
@@ -403,7 +359,7 @@ impl RequestCache {
     pub fn wakes(&self, names: impl IntoIterator<Item = Name>) -> Wakes {
         let wake = |name: Name| {
             let known = self.all.get_key_value(&name);
-            let lane = if known.is_some_and(|(_, it)| may_hold(it)) {
+            let lane = if known.is_some_and(|(_, it)| it.may_hold()) {
                 Urgency::Urgent
             } else {
                 Urgency::Normal
@@ -444,26 +400,20 @@ impl RequestCache {
         if let Some(uid) = &cached.uid {
             self.by_uid.insert(Arc::clone(uid), name.clone());
         }
-        if let Some(head) = head(&cached) {
+        if let Some(head) = cached.head() {
             let own = || name.clone();
             add(&mut self.by_pod, head.pod.clone(), own());
             if let Some(uid) = &head.pod_uid {
                 add(&mut self.by_pod_uid, Arc::clone(uid), own());
             }
-            if is_waiting(head) {
-                add(&mut self.waiting, line_of(name, head), place(name, head));
-            }
-            if head.phase != Some(Phase::Granted) {
-                let count = self.ungranted.entry(line_of(name, head));
-                *count.or_default() += 1;
-            }
+            self.lines.put(name, head);
             for link in &cached.evidence {
                 add(&mut self.by_evidence, Arc::clone(link), own());
             }
-            for place in places_without_evidence(&cached) {
+            for place in cached.places_without_evidence() {
                 add(&mut self.without_evidence, place, own());
             }
-            if awaits_more(head) {
+            if head.awaits_more() {
                 let pods = head.pod.namespace.clone();
                 add(&mut self.awaiting_more, pods, own());
             }
@@ -495,7 +445,7 @@ impl RequestCache {
             let shorter = request_room::without_evidence(AccessRequest::clone(&request));
             kept = kept.with_text_of(&shorter, &mut self.shapes);
         }
-        let evidence: Box<[_]> = if has_room && is_resting(&kept.head) {
+        let evidence: Box<[_]> = if has_room && kept.head.is_resting() {
             evidence(&request).map(Arc::new).collect()
         } else {
             Box::default()
@@ -521,25 +471,14 @@ impl RequestCache {
         if let Ok(request) = &cached.request {
             request.release(&mut self.shapes);
         }
-        if let Some(head) = head(&cached) {
+        if let Some(head) = cached.head() {
             let pods = &head.pod.namespace;
             self.room.give_back(pods, cached.room);
-            let line = line_of(name, head);
-            let own = place(name, head);
-            take(&mut self.waiting, &line, &own);
-            take(&mut self.beyond, &line, &own);
-            if head.phase != Some(Phase::Granted)
-                && let Entry::Occupied(mut count) = self.ungranted.entry(line)
-            {
-                *count.get_mut() -= 1;
-                if *count.get() == 0 {
-                    count.remove();
-                }
-            }
+            self.lines.remove(name, head);
             for link in &cached.evidence {
                 take(&mut self.by_evidence, link, name);
             }
-            for place in places_without_evidence(&cached) {
+            for place in cached.places_without_evidence() {
                 take(&mut self.without_evidence, &place, name);
             }
             take(&mut self.awaiting_more, pods, name);
@@ -557,84 +496,6 @@ fn names(values: Option<&IndexValues<Name>>) -> impl Iterator<Item = &Name> {
     values.into_iter().flatten()
 }
 
-fn head(cached: &RequestCached) -> Option<&RequestHead> {
-    cached.request.as_ref().ok().map(|it| &it.head)
-}
-
-/// The pod of a request.
-#[must_use]
-pub fn pod_of(request: &AccessRequest) -> Name {
-    let pod = &request.spec.context.object_ref;
-    Name::new(&pod.namespace, &pod.name)
-}
-
 fn connector_of(name: &Name, head: &RequestHead) -> Name {
     Name::new(&name.namespace, &head.connector)
-}
-
-fn line_of(name: &Name, head: &RequestHead) -> (String, String) {
-    (name.namespace.clone(), head.pod.namespace.clone())
-}
-
-fn place(name: &Name, head: &RequestHead) -> RequestPlace {
-    (head.created, head.uid.clone(), name.clone())
-}
-
-fn is_open(cached: &RequestCached) -> bool {
-    head(cached).is_none_or(RequestHead::is_open)
-}
-
-fn is_waiting(head: &RequestHead) -> bool {
-    head.is_open() && head.phase != Some(Phase::Granted)
-}
-
-fn awaits_more(head: &RequestHead) -> bool {
-    is_resting(head) && head.has_open_policies
-}
-
-/// True when the end of an object may end a grant of the request.
-fn is_resting(head: &RequestHead) -> bool {
-    head.is_open() && head.holds
-}
-
-/// The objects that the grants of a request rest on.
-fn evidence(request: &AccessRequest) -> impl Iterator<Item = Link> {
-    let pods = &request.spec.context.object_ref.namespace;
-    let policies = request.status.iter().flat_map(|it| &it.policies);
-    let refs = policies.flat_map(|it| &it.check_refs);
-    let refs = refs.filter_map(|it| it.ref_.as_ref());
-    refs.map(|it| Link {
-        kind: ObjectKind {
-            api_version: it.api_version.clone(),
-            kind: it.kind.clone(),
-        },
-        name: Name::new(pods, &it.name),
-    })
-}
-
-/// The kinds and the namespace of the objects that the grants of a request rest on, if no more is cached.
-fn places_without_evidence(cached: &RequestCached) -> impl Iterator<Item = (ObjectKind, String)> {
-    let head = head(cached).filter(|it| is_resting(it) && cached.lacks_evidence);
-    head.into_iter().flat_map(|head| {
-        let pods = &head.pod.namespace;
-        cached.kinds.keys().map(|kind| (kind.clone(), pods.clone()))
-    })
-}
-
-/// An unreadable request may have a grant.
-fn may_hold(cached: &RequestCached) -> bool {
-    head(cached).is_none_or(|it| it.holds)
-}
-
-/// True when a grant may be in force for a request, which includes an unfinished revocation.
-#[must_use]
-pub fn holds(request: &AccessRequest) -> bool {
-    let Some(status) = &request.status else {
-        return false;
-    };
-    let active = status.policies.iter().any(|entry| {
-        let grant = entry.grant.as_ref();
-        grant.is_some_and(|grant| grant.state != GrantState::Ended)
-    });
-    active || status.phase == Some(Phase::Revoked) && status.revoked_at.is_none()
 }
