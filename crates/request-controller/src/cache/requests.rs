@@ -52,6 +52,7 @@ pub struct RequestCache {
     awaiting_more: Index<String, Name>,
     /// True while the list of all requests is being received, in the order of their names.
     listed: bool,
+    /// The places of waiting requests in their lines.
     lines: WaitingLines,
     /// The kinds in the evidence of requests, each set once.
     kinds: Interner<EvidenceKinds>,
@@ -291,25 +292,16 @@ impl RequestCache {
     /// waited longer. Requests elsewhere do not count, and are not known here.
     #[must_use]
     pub fn is_behind(&self, name: &Name, most: usize) -> bool {
-        let named = self.named(name);
-        named.is_some_and(|(name, head)| self.lines.is_behind(name, head, most))
+        named(&self.all, name).is_some_and(|(name, head)| self.lines.is_behind(name, head, most))
     }
 
     /// A reconciliation found a request beyond the limit of its line, or within it. One beyond it is woken when the line
     /// becomes shorter.
     pub fn waits_for_place(&mut self, name: &Name, is_beyond: bool) {
-        // Not by `named`, which borrows the whole cache.
-        let known = self.all.get_key_value(name);
-        let named = known.and_then(|(name, it)| Some((name, it.head()?)));
-        if let Some((name, head)) = named.filter(|(_, head)| head.is_waiting()) {
+        let waiting = named(&self.all, name).filter(|(_, head)| head.is_waiting());
+        if let Some((name, head)) = waiting {
             self.lines.set_beyond(name, head, is_beyond);
         }
-    }
-
-    /// The shared name of a readable request, and its head.
-    fn named(&self, name: &Name) -> Option<(&Name, &RequestHead)> {
-        let (name, cached) = self.all.get_key_value(name)?;
-        Some((name, &cached.request.as_ref().ok()?.head))
     }
 
     /// The line in which a request waits.
@@ -494,6 +486,15 @@ impl RequestCache {
 
 fn names(values: Option<&IndexValues<Name>>) -> impl Iterator<Item = &Name> {
     values.into_iter().flatten()
+}
+
+/// The shared name of a readable request, and its head.
+fn named<'a>(
+    all: &'a BTreeMap<Name, Box<RequestCached>>,
+    name: &Name,
+) -> Option<(&'a Name, &'a RequestHead)> {
+    let (name, cached) = all.get_key_value(name)?;
+    Some((name, cached.head()?))
 }
 
 fn connector_of(name: &Name, head: &RequestHead) -> Name {
